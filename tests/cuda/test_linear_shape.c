@@ -47,6 +47,7 @@ static void check(const struct weft__linear_matter *m, const struct weft__cuda_l
         assert_true(!s.x_outside || s.columns == 1);
         assert_true(!s.twin || (m->twos && s.split == 1 && !m->gate && !m->rounds && !m->exact));
         assert_true(!s.spread || (s.twin && m->grid_bytes));
+        assert_true(!s.rounds_x || (m->numbers_x && s.columns == 1));
         for (int64_t groups = s.pair ? 2 : 1; groups < 3000; groups += s.pair ? 2 : 37) {
             int64_t grid = weft__linear_blocks(&s, device, groups);
             assert_true(grid > 0 && grid % s.split == 0 && (!s.pair || grid % 2 == 0));
@@ -238,6 +239,38 @@ static void many_rows_of_few_bits_go_in_twos(void **state)
     }
 }
 
+// One row of numbers by codes of four bits: what was measured of q4_0 on an H200. Rounded X keeps teams of 16.
+static void a_row_of_numbers_has_shapes_of_its_own(void **state)
+{
+    static const struct {
+        int32_t rows, cols, warps, stages, blocks;
+        bool rounds_x;
+    } cases[] = {{4096, 4096, 16, 2, 132, true},
+                 {14336, 4096, 16, 2, 264, true},
+                 {28672, 4096, 8, 4, 264, true},
+                 {128256, 4096, 8, 4, 264, true},
+                 {4096, 14336, 8, 4, 256, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weft__linear_shape s;
+        struct weft__linear_matter m = {.cols = cases[i].cols,
+                                        .block_elems = 32,
+                                        .block_bytes = 18,
+                                        .numbers = 2,
+                                        .numbers_x = true,
+                                        .groups = cases[i].rows / 16};
+        assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s));
+        assert_true(s.warps == cases[i].warps && s.stages == cases[i].stages && s.team == 8);
+        assert_true(s.rounds_x == cases[i].rounds_x);
+        assert_int_equal(weft__linear_blocks(&s, &devices[3], m.groups), cases[i].blocks);
+        check(&m, &devices[3]);
+        m.numbers_x = false;
+        assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && !s.rounds_x);
+        m.numbers_x = true, m.table = true;
+        assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && !s.rounds_x);
+    }
+}
+
 // Teams of a twin are as small as leaves no round of groups half empty: the end of a group is had once a warp.
 static void a_twins_teams_follow_its_groups(void **state)
 {
@@ -319,6 +352,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(tiers_have_their_steps),
                                        cmocka_unit_test(many_rows_of_few_bits_go_in_twos),
+                                       cmocka_unit_test(a_row_of_numbers_has_shapes_of_its_own),
                                        cmocka_unit_test(a_twins_teams_follow_its_groups),
                                        cmocka_unit_test(few_groups_have_one_block),
                                        cmocka_unit_test(forms_have_their_warps),

@@ -227,6 +227,7 @@ static void open_linear_as(weft_dtype format, const char *function, const char *
         .x_dtype = WEFT_F32,
         .y_dtype = WEFT_F32,
         .num_parts = 1,
+        .flags = weft_dtype_block_elems(format) > 1 ? WEFT_LINEAR_X_ROUNDED : 0, // as a model's
         .variant = variant,
         .parts = {
             {.weight_dtype = format, .scale_dtype = WEFT_F32, .rows = 4096, .scale_rows = 1}}};

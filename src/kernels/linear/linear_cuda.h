@@ -42,7 +42,6 @@ enum {
     X(WEFT_WARPS)                                                                                  \
     X(WEFT_TEAM)                                                                                   \
     X(WEFT_STAGES)                                                                                 \
-    X(WEFT_LATE)                                                                                   \
     X(WEFT_SPLIT)                                                                                  \
     X(WEFT_GATE)                                                                                   \
     X(WEFT_LONG_X)                                                                                 \
@@ -50,7 +49,7 @@ enum {
     X(WEFT_ROUND)                                                                                  \
     X(WEFT_PAIR)                                                                                   \
     X(WEFT_TWIN)                                                                                   \
-    X(WEFT_TURN) X(WEFT_SPREAD) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
+    X(WEFT_SPREAD) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
 
 // The kernels by name.
 extern const struct weft__kernel_table weft__linear_cuda_table;
@@ -73,8 +72,10 @@ struct weft__linear_set {
 // Does the set's kernel for one row of X round it itself?
 static inline bool weft__linear_rounds_itself(const struct weft__linear_set *set, uint32_t flags)
 {
-    const int64_t most = 1536; // longer rows are ready sooner when a launch has rounded them
-    return set->matter.block_elems > 1 && !set->matter.exact && set->matter.cols <= most &&
+    const int64_t most =
+        1536; // longer rows are ready sooner when a launch has rounded them, but for some shapes
+    return set->matter.block_elems > 1 && !set->matter.exact &&
+           (set->matter.cols <= most || set->shapes[0].rounds_x) &&
            !(flags & WEFT_LINEAR_X_ROUNDED);
 }
 

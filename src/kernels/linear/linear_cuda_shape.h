@@ -54,8 +54,9 @@ struct weft__linear_matter {
     bool exact;         // blocks with f32 activations
     bool gate, rounds;  // two matrices a group; results leave rounded
     bool experts;       // every block has a list of its rows of X
+    bool numbers_x;     // X comes as numbers that no norm precedes
     int64_t groups;     // of 16 outputs
-    bool twos, fours;   // all parts have whole 32s, 64s of outputs
+    bool twos;          // all parts have whole 32s of outputs
     enum weft__linear_form form;
 };
 
@@ -66,8 +67,9 @@ struct weft__linear_shape {
     int32_t split;         // blocks of a cluster that share the columns
     int32_t blocks;        // that an SM should hold
     bool pair;             // two blocks of a cluster round 32 results together
-    int32_t twin;          // a warp takes tiles of so many row blocks at a time, 2 or 4; 0: of one
-    bool turn;             // likewise, of two slots one after the other: a tile of X for four
+    bool twin;             // a warp takes tiles of two row blocks at a time
+    bool rounds_x;         // blocks round X themselves
+    int32_t launches;      // whose blocks are to share an SM; 0: one
     int32_t spread; // copies of the table of points of a lattice, for as many lanes; 0: one for all
     bool x_outside; // X stays in global memory: it is too long
     int32_t shared_bytes;
@@ -90,7 +92,7 @@ static inline int32_t weft__linear_group_rows(const struct weft__linear_matter *
                                               const struct weft__linear_shape *s)
 {
     if (s->twin)
-        return 16 * s->twin * (s->turn ? 2 : 1);
+        return 32;
     return m->rounds && !s->pair ? 32 : 16;
 }
 
@@ -109,7 +111,7 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
                     ? (tiles * 4 | 1) * 80
                     : s->columns * ((tiles * 4 | 1) * 64 + tiles * 4 * 8 * m->numbers);
     int64_t pair = s->pair ? s->columns * 128 : 0, squares = s->columns * s->warps * 4;
-    int64_t slots = s->warps * s->stages * (s->twin ? s->twin : 1);
+    int64_t slots = s->warps * s->stages * (s->twin ? 2 : 1);
     return slots * weft__linear_slot_bytes(m) + sums + 64 + (m->experts ? 128 : 0) + squares +
            pair + (int64_t)s->spread * m->grid_bytes + x;
 }
@@ -229,7 +231,7 @@ static inline int32_t weft__linear_twin_team(const struct weft__linear_matter *m
 }
 
 // The form `wide` of one row of X and of up to eight, where all row blocks have a neighbour: a warp takes two tiles at a time, of
-// which what is made of X, and the way to the next, is had once; where they have three neighbours, of four tiles. One block an SM, whose table of points has copies for all lanes, or
+// which what is made of X, and the way to the next, is had once. One block an SM, whose table of points has copies for all lanes, or
 // for every two, where there is room.
 static inline bool weft__linear_choose_twin(const struct weft__linear_matter *m, int32_t columns,
                                             const struct weft__cuda_limits *limits,
@@ -245,15 +247,13 @@ static inline bool weft__linear_choose_twin(const struct weft__linear_matter *m,
         return false;
     for (int i = 0; i < 4; i++)
         for (int32_t spread = m->grid_bytes ? 32 : 0; spread >= 0; spread -= 16) {
-            *shape =
-                (struct weft__linear_shape){.columns = columns,
-                                            .warps = list[i][0],
-                                            .stages = list[i][1],
-                                            .split = 1,
-                                            .blocks = 1,
-                                            .twin = 2,
-                                            .turn = m->fours && columns == 1 && list[i][1] == 2,
-                                            .spread = spread};
+            *shape = (struct weft__linear_shape){.columns = columns,
+                                                 .warps = list[i][0],
+                                                 .stages = list[i][1],
+                                                 .split = 1,
+                                                 .blocks = 1,
+                                                 .twin = true,
+                                                 .spread = spread};
             shape->team = weft__linear_twin_team(m, shape, limits);
             shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
             if (weft__linear_fits(m, shape, limits))
@@ -335,12 +335,45 @@ static inline bool weft__linear_is_pair(const struct weft__linear_matter *m,
                    : m->groups <= (int64_t)limits->num_sms * s->blocks;
 }
 
+// One row of X of numbers by codes of four bits on a device with many SMs, measured in q4_0 and q4_k. Blocks round rows of up to 4096 columns
+// themselves, which saves a launch. Where groups or columns are many, smaller blocks with longer rings; where each of two teams an SM has
+// one group at most, one block an SM, so that the next launch's blocks ask for their weights beside it. (X that comes rounded is a model's, whose sums
+// src/kernels/token adds up in the order of teams of 16.)
+static inline bool weft__linear_choose_four_bits(const struct weft__linear_matter *m,
+                                                 int32_t columns,
+                                                 const struct weft__cuda_limits *limits,
+                                                 struct weft__linear_shape *shape)
+{
+    const struct weft__linear_tier *tier = weft__linear_tier(limits);
+    const int64_t sms = limits->num_sms;
+    const bool four_bits = m->block_elems > 1 && m->block_bytes * 2 >= m->block_elems &&
+                           m->block_bytes * 8 <= m->block_elems * 5 && !m->table;
+    if (columns != 1 || !m->numbers_x || !four_bits || !weft__linear_is_simple(m) || m->experts ||
+        m->form != WEFT__LINEAR_FORM_best || tier->sm < 90 || m->cols <= tier->short_cols ||
+        m->groups <= sms)
+        return false;
+    const bool many = m->groups >= 8 * sms || m->cols > 8192, rounds_x = m->cols <= 4096;
+    if (!many && !rounds_x)
+        return false;
+    *shape = (struct weft__linear_shape){.columns = 1,
+                                         .warps = many ? 8 : 16,
+                                         .team = 8,
+                                         .stages = many ? 4 : 2,
+                                         .split = 1,
+                                         .blocks = 2,
+                                         .rounds_x = rounds_x,
+                                         .launches = m->groups <= 2 * sms && !many ? 2 : 1};
+    shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
+    return weft__linear_fits(m, shape, limits);
+}
+
 // Chooses the shape for passes of `columns` rows of X; false if the device has not the shared memory.
 static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m, int32_t columns,
                                              const struct weft__cuda_limits *limits,
                                              struct weft__linear_shape *shape)
 {
-    if (weft__linear_choose_twin(m, columns, limits, shape))
+    if (weft__linear_choose_twin(m, columns, limits, shape) ||
+        weft__linear_choose_four_bits(m, columns, limits, shape))
         return true;
     int count;
     const int8_t(*list)[3] = weft__linear_blocks_to_try(m, columns, limits, &count);
@@ -371,7 +404,8 @@ static inline uint32_t weft__linear_blocks(const struct weft__linear_shape *s,
         return (uint32_t)(groups < most ? groups : most);
     }
     // clusters of 4 and 8 leave some SMs of a partition idle: 132 SMs hold 32 and 14 of them
-    int64_t clusters = (int64_t)limits->num_sms * s->blocks / s->split;
+    int64_t clusters =
+        (int64_t)limits->num_sms * s->blocks / (s->launches > 1 ? s->launches : 1) / s->split;
     if (s->split >= 4)
         clusters -= clusters / (s->split == 4 ? 32 : 8);
     clusters = clusters < 1 ? 1 : clusters;

@@ -28,7 +28,7 @@
 //      iq2     low  [pair][lane] two words: bits 0..7 of points e in bytes e; signs n = 0..7 of points e, bits 4 n + e. Where
 //              the eighth sign follows from the others (xxs, xs), four bits are left: xxs the last, a scale, that of row r + 8 (q / 2) and unit
 //              2 c + q % 2 in pair q; xs the first, bits 8 of points e
-//      iq3_xxs low  [pair][lane] two words: points of columns 0..3 and 4..7, bytes e; high [pair][lane] a word as xxs' second, signs 0 4 1 5 2 6 3 7, of what is above zero
+//      iq3_xxs low  [pair][lane] two words: points of columns 0..3 and 4..7, bytes e; high [pair][lane] a word as xxs' second
 //      iq3_s   low  likewise, of columns 4 c .. and 16 + 4 c ..; high [pair][lane] a word, signs of column 16 k + 4 c + b, bits 8 b + 4 k + e
 //      iq1     low  [pair][lane] a word: bits 0..7 of points e; high [pair][lane] 16 bits: s: bits 8..10 at 3 e and in the top four
 //              shift and scale as xxs'; m: the shifts of points e at e, bits 8..10 at 4 + 3 e

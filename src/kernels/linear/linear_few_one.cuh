@@ -8,9 +8,6 @@
 
 #include "src/kernels/linear/linear_tile.cuh"
 
-// Four tiles share what makes zeros of B: then it is less than what keeps a lane's own of all columns.
-#define ONE_CHAIN (TILE_GRID && !TILE_HALVES && (WEFT_TURN || WEFT_TWIN > 2))
-
 #define MAGIC_BITS 0x4b400000
 #define MAGIC      12582912.0f
 
@@ -42,9 +39,6 @@ DEVICE float x_sum(struct x_meta meta, int32_t g)
 #elif TILE_TABLE
 #define ONE_FACTOR(h, i) 1
 #define ONE_OFFSET(h, i) SIGNED_TABLE_OFFSET
-#elif WEFT_FORMAT == FORMAT_IQ3_XXS // grid_codes_of() with masks
-#define ONE_FACTOR(h, i) 1
-#define ONE_OFFSET(h, i) 1
 #else
 #define ONE_FACTOR(h, i) CODE_FACTOR(h, i)
 #define ONE_OFFSET(h, i) (CODE_FACTOR(h, i) * TILE_OFFSET)
@@ -77,8 +71,7 @@ DEVICE int32_t one_start(struct x_meta meta, int32_t offset, int32_t g)
 
 #if !TILE_IN_PLACE
 
-// Codes of a pair by unit; of tables, and of points with masks, in two parts.
-#define ONE_PARTS (1 + (TILE_TABLE || WEFT_FORMAT == FORMAT_IQ3_XXS))
+// Codes of a pair by unit; of tables in two parts.
 struct one_codes {
     uint32_t first[2][4], second[2][4];
 };
@@ -89,9 +82,6 @@ DEVICE void one_codes_load(struct one_codes *codes, const uint8_t *slot, int32_t
 #if TILE_TABLE
     (void)pairs;
     signed_codes(slot, p, lane, codes->first, codes->second);
-#elif WEFT_FORMAT == FORMAT_IQ3_XXS
-    (void)pairs;
-    grid_codes_of(slot, p, lane, codes->first, codes->second);
 #else
     pair_codes(slot, pairs, p, lane, codes->first, codes->second, true);
 #endif
@@ -101,7 +91,7 @@ DEVICE void one_codes_load(struct one_codes *codes, const uint8_t *slot, int32_t
 DEVICE void one_products(int32_t d[4], const struct one_codes *codes, int32_t h, int32_t g, uint2 b)
 {
 #pragma unroll
-    for (int32_t part = 0; part < ONE_PARTS; part++) {
+    for (int32_t part = 0; part < 1 + TILE_TABLE; part++) {
         const uint32_t *a = part ? codes->second[h] : codes->first[h];
         if (TILE_HALVES)
             mma_s8_k32(d, a, b.x, b.y);
@@ -347,34 +337,6 @@ DEVICE void slot_products(const struct one_x *x, const uint8_t *slot, int32_t la
             }
         }
 }
-
-#elif ONE_CHAIN
-
-// Likewise with scales of units: column u of B is the x of unit u.
-DEVICE void slot_products(const struct one_x *x, const uint8_t *slot, int32_t lane,
-                          int32_t kept[SLOT_BLOCKS][SIXTEENS][4])
-{
-#pragma unroll
-    for (int32_t k = 0; k < SLOT_BLOCKS * 4; k++)
-        kept[k / 4][0][k % 4] = x->start[0][k % 4];
-#pragma unroll PAIRS_AT_ONCE
-    for (int32_t p = 0; p < 4; p++) {
-        const bool own[2] = {lane / 4 == 2 * p, lane / 4 == 2 * p + 1};
-#pragma unroll
-        for (int32_t k = 0; k < SLOT_BLOCKS; k++) {
-            struct one_codes codes;
-            one_codes_load(&codes, slot + k * TILE_SLOT, 4, p, lane);
-#pragma unroll
-            for (int32_t h = 0; h < 2; h++)
-                one_products(kept[k][0], &codes, h, 0,
-                             make_uint2(own[h] ? x->b[0].x : 0, own[h] ? x->b[0].y : 0));
-        }
-    }
-}
-
-#endif
-
-#if TILE_HALVES || ONE_CHAIN
 
 // Adds the products of the tiles of a slot with a tile of X.
 DEVICE void one_multiply(const struct one_x *x, const uint8_t *slot, int32_t pairs, int32_t lane,

@@ -6,7 +6,7 @@
 //                   sign may turn bit 0, 1 or 2 round, each with a table of its own
 //      iq1_m        likewise 0, 1, 2, and bit 2 where the shift is below zero
 //      iq1_s        byte b: coordinate b in the low four bits, 4 + b above; -1, 0, 1 with a sign
-//      iq3          four magnitudes, of iq3_xxs with all bits turned round
+//      iq3          four magnitudes
 #ifndef WEFT_KERNELS_LINEAR_GRID_CUH
 #define WEFT_KERNELS_LINEAR_GRID_CUH
 
@@ -83,7 +83,7 @@ DEVICE uint32_t grid_word(uint32_t code)
 #if WEFT_FORMAT == FORMAT_IQ3_S
     return fields * 2 + 0x01010101u; // 1 3 5 .. 15
 #else
-    return ~(fields * 8 + 0x04040404u + (fields + 0x01010101u >> 2 & 0x02020202u)); // 4 12 .. 52 62
+    return fields * 8 + 0x04040404u + (fields + 0x01010101u >> 2 & 0x02020202u); // 4 12 .. 52 62
 #endif
 #else
     const uint32_t bytes = grid_spread(code);
@@ -131,7 +131,7 @@ DEVICE uint32_t grid_from(uint32_t word, int32_t at, uint32_t mask)
 }
 
 #if GRID_HAS_PARITY
-// Signs n at bits 4 n + e, of iq3_xxs in the order 0 4 1 5 .. 7 and set for what is above zero. The tile has sums of signs 0..n there, modulo 2, for n < 7 (xs: four bits higher): a sign is the difference of
+// Signs n at bits 4 n + e. The tile has sums of signs 0..n there, modulo 2, for n < 7 (xs: four bits higher): a sign is the difference of
 // two of them, and the eighth, which makes the number of negative ones even, is the last of them.
 DEVICE uint32_t grid_signs(uint32_t word)
 {
@@ -148,11 +148,12 @@ DEVICE uint32_t grid_signs(uint32_t word)
 // A constant that stays in a register: as the compiler knows, it is made anew wherever it is used. (The first point has zeros alone.)
 DEVICE uint32_t grid_kept(uint32_t constant)
 {
-    return constant + *(const uint32_t *)(grid_table() + threadIdx.x % GRID_COPIES * 4);
+    return constant - (WEFT_FORMAT == FORMAT_IQ3_XXS ? 0x04040404u : 0) +
+           *(const uint32_t *)(grid_table() + threadIdx.x % GRID_COPIES * 4);
 }
 
 // What a kernel of lattices waits for are the units of shifts, permutes and logic; those of dots and products have room. So the upper
-// half of a word, with any bits above it, is a dot.
+// half of a word, with any bits above it, is a dot, and a difference is a product.
 DEVICE uint32_t upper_half(uint32_t word)
 {
     return (uint32_t)dot_2_low(word, 0x0100u, 0);
@@ -219,15 +220,15 @@ DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t
 
 #else
 
-// The codes of pair p; with `masks` as two numbers, to whose sum 1 is to be added: -1 for what is above zero, 0 for what is below.
-DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t a[2][4],
-                          uint32_t (*masks)[4] = nullptr)
+DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t a[2][4])
 {
     const uint2 low = *(const uint2 *)(tile + p * PAIR_LOW + lane * 8);
     const uint8_t *high = tile + 4 * PAIR_LOW;
     const uint32_t signs = grid_signs(*(const uint32_t *)(high + p * PAIR_HIGH + lane * 4));
 #if WEFT_FORMAT == FORMAT_IQ3_S
     const uint32_t tops = high[4 * PAIR_HIGH + lane * 4 + p];
+#else
+    const uint32_t straight = grid_kept(0x3210u), minus_once = grid_kept(~0u);
 #endif
 #pragma unroll
     for (int32_t k = 0; k < 2; k++)
@@ -235,19 +236,21 @@ DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t
         for (int32_t e = 0; e < 4; e++) {
             uint32_t *to = &a[e % 2][2 * k + e / 2];
 #if WEFT_FORMAT == FORMAT_IQ3_S
+            // odd numbers: where all bits but the lowest are turned round a number is below zero
             const uint32_t from = grid_from(tops, 4 * k + e, 1);
-#else
-            const uint32_t from = grid_lane();
-#endif
             const uint32_t point = grid_point(k ? low.y : low.x, e, from);
-            const uint32_t mask = byte_permute(signs << (7 - 4 * k - e), 0, 0xba98u);
-            if (masks)
-                masks[e % 2][2 * k + e / 2] = mask, *to = point ^ mask;
-            else if (WEFT_FORMAT ==
-                     FORMAT_IQ3_S) // odd numbers: all bits but the lowest turned round
-                *to = (point ^ mask) | 0x01010101u;
-            else
-                *to = (point ^ mask) + (~mask & 0x01010101u); // no byte overflows
+            const uint32_t below = byte_permute(signs << (7 - 4 * k - e), 0, 0xba98u);
+            *to = (point ^ below) | 0x01010101u;
+#else
+            // each byte from the point or from what is as far below zero
+            const uint32_t point = grid_point(k ? low.y : low.x, e, grid_lane());
+            const uint32_t turned = e == 3 ? signs >> 1 : signs;
+            const int32_t left = e < 2 ? 2 - e : 0;
+            const uint32_t places =
+                k ? (uint32_t)dot_2_low(turned & 0x44440000u >> left, 256u << left, straight)
+                  : (turned << left & 0x4444u) | straight;
+            *to = byte_permute(point, minus_once * point + 0x01010100u, places);
+#endif
         }
 }
 

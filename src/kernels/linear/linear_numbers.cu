@@ -53,10 +53,6 @@ DEVICE void source_next(struct source *s)
     s->left -= WEFT_TEAM * TILE_COLUMNS;
 }
 
-DEVICE void source_below(struct source *, int32_t)
-{
-}
-
 DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
 {
 #if WEFT_ALIGNED

@@ -57,12 +57,6 @@ DEVICE uint32_t block_signs(const uint8_t *block, int32_t l)
 DEVICE uint32_t tile_signs(uint32_t signs)
 {
 #if WEFT_FORMAT == FORMAT_IQ2_XXS || WEFT_FORMAT == FORMAT_IQ2_XS || WEFT_FORMAT == FORMAT_IQ3_XXS
-#if WEFT_FORMAT ==                                                                                 \
-    FORMAT_IQ3_XXS // of what is above zero; 0 4 1 5 2 6 3, where bits lie one behind the other
-    signs = ~signs;
-    signs = (signs & 1) | (signs & 2) << 1 | (signs & 4) << 2 | (signs & 8) << 3 |
-            (signs & 16) >> 3 | (signs & 32) >> 2 | (signs & 64) >> 1;
-#endif
     signs ^= signs << 1;
     signs ^= signs << 2;
     signs = (signs ^ signs << 4) & 127;
