@@ -20,7 +20,7 @@
     X(WEFT_PAGE)                                                                                   \
     X(WEFT_SOFTCAP)                                                                                \
     X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_SPLITS) X(WEFT_TOKEN_GATE) X(WEFT_SLOTS)             \
-    X(WEFT_SECOND) X(WEFT_EIGHTS) X(WEFT_EVEN)
+    X(WEFT_FIRST) X(WEFT_SECOND) X(WEFT_EIGHTS) X(WEFT_EVEN)
 WEFT__CUDA_CONSTANTS(token, TOKEN_CONSTANTS)
 
 // In the order of a layer; bits of WEFT_EVEN are those of enum kind (token_shared.cuh).
@@ -384,6 +384,7 @@ static struct weft__token_constants constants_of(const struct weft__token_seen *
     const struct weft__linear_device_args *up = layer[2].args;
     return (struct weft__token_constants){
         .WEFT_FORMAT = constant(layer[1].kernel, "WEFT_FORMAT"),
+        .WEFT_FIRST = constant(layer[1].kernel, "WEFT_FORMAT"),
         .WEFT_SCALE_DTYPE = constant(layer[1].kernel, "WEFT_SCALE_DTYPE"),
         .WEFT_EMBED = up->cols,
         .WEFT_WIDE = up->part[0].rows,
@@ -524,6 +525,7 @@ void weft__token_sample(weft_dtype format, weft_dtype second, int32_t even,
 {
     enum { H200_BYTES = 232448 };
     struct weft__token_constants constants = {.WEFT_FORMAT = (int32_t)format,
+                                              .WEFT_FIRST = (int32_t)format,
                                               .WEFT_SCALE_DTYPE = (int32_t)WEFT_F16,
                                               .WEFT_EMBED = 4096,
                                               .WEFT_WIDE = 14336,
