@@ -24,6 +24,7 @@
     X(WEFT_SPLITS)                                                                                 \
     X(WEFT_TOKEN_GATE)                                                                             \
     X(WEFT_SLOTS)                                                                                  \
+    X(WEFT_FIRST)                                                                                  \
     X(WEFT_SECOND)                                                                                 \
     X(WEFT_EIGHTS)                                                                                 \
     X(WEFT_EVEN)
@@ -391,6 +392,7 @@ static struct weft__token_constants constants_of(const struct weft__token_seen *
     const struct weft__linear_device_args *up = layer[2].args;
     return (struct weft__token_constants){
         .WEFT_FORMAT = constant(layer[1].kernel, "WEFT_FORMAT"),
+        .WEFT_FIRST = constant(layer[1].kernel, "WEFT_FORMAT"),
         .WEFT_SCALE_DTYPE = constant(layer[1].kernel, "WEFT_SCALE_DTYPE"),
         .WEFT_EMBED = up->cols,
         .WEFT_WIDE = up->part[0].rows,
@@ -531,6 +533,7 @@ void weft__token_sample(weft_dtype format, weft_dtype second, int32_t even,
 {
     enum { H200_BYTES = 232448 };
     struct weft__token_constants constants = {.WEFT_FORMAT = (int32_t)format,
+                                              .WEFT_FIRST = (int32_t)format,
                                               .WEFT_SCALE_DTYPE = (int32_t)WEFT_F16,
                                               .WEFT_EMBED = 4096,
                                               .WEFT_WIDE = 14336,

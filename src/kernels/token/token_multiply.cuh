@@ -390,13 +390,14 @@ DEVICE void sums_leave(struct turn_of_sums *turn, const float sum[2][2], int32_t
     turn->next++;
 }
 
-// What is carried from matrix to matrix stays in shared memory: registers are scarce in between. All lanes of a warp write the same.
+// What is carried from matrix to matrix stays in shared memory: registers are scarce in between.
 DEVICE uint2 walked_of(int32_t warp)
 {
     const volatile uint2 *at = &shared_rest()->walked[warp];
     return make_uint2(at->x, at->y);
 }
 
+// By a whole warp, whose lanes have all read what was there before any writes.
 DEVICE void walked_set(int32_t warp, uint2 walked)
 {
     volatile uint2 *at = &shared_rest()->walked[warp];
@@ -503,7 +504,7 @@ DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t t
         row_take<ATTENDED, false>(words, turn, to);
     else
         row_take<EMBED, true>(words, turn, to);
-    part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+    part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
 }
 
 // The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is; `ahead`: it has been

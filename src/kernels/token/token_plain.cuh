@@ -126,7 +126,7 @@ DEVICE void numbers_take(const struct weft__token_args *args, int32_t row, uint3
         if (own % WARP == 0)
             shared_rest()->squares[own / WARP] = square;
     }
-    part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+    part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
 }
 
 // 1/rms of the row of X; as norm_store() has it.
