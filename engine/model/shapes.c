@@ -27,8 +27,10 @@ static const shape shapes[] = {
     {"smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 100000},
     {"emulated-dense", "llama", 3, 512, 768, 8, 1, 64, 512, 4096, 10000}, // of the tests
     {"emulated-wide", "llama", 4, 2304, 2304, 8, 1, 64, 512, 4096, 10000},
-    {"emulated-long", "llama", 2, 512, 3072, 8, 1, 64, 512, 4096, 10000}, // three times 1024 columns
-    {"emulated-heads", "llama", 2, 512, 2304, 32, 4, 64, 512, 32768, 10000}, // something for each of 132 SMs
+    {"emulated-long", "llama", 2, 512, 3072, 8, 1, 64, 512, 4096,
+     10000}, // three times 1024 columns
+    {"emulated-heads", "llama", 2, 512, 2304, 32, 4, 64, 512, 32768,
+     10000}, // something for each of 132 SMs
     {"bert-base", "bert", 12, 768, 3072, 12, 12, 64, 30522, 512, 10000},
     {"qwen3-30b-a3b", "qwen3moe", 48, 2048, 6144, 32, 4, 128, 151936, 40960, 1000000},
     {"olmoe-1b-7b", "olmoe", 16, 2048, 1024, 16, 16, 128, 50304, 4096, 10000},

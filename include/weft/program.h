@@ -67,7 +67,7 @@ typedef struct weft_program_info {
     int32_t runs;   /**< recorded */
     int32_t copies; /**< recorded copies and fills */
     int32_t reserved0;
-    int64_t launches; /**< so far */
+    int64_t launches;     /**< so far */
     int64_t one_launches; /**< of these, with one launch for the layers of a model */
     uint64_t reserved[7];
 } weft_program_info;

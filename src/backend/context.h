@@ -40,7 +40,8 @@ struct weft_program {
     const void *thread; // that records
     bool recording, ended;
     int32_t runs, copies;
-    _Atomic int64_t launches, one_launches; // the latter of these: with one launch for a model's layers
+    _Atomic int64_t launches,
+        one_launches; // the latter of these: with one launch for a model's layers
 };
 
 // Keeps the sentence that explains a failure and returns `status`.

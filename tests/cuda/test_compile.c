@@ -104,7 +104,7 @@ static int token_failures(const struct weft__nvrtc *nvrtc)
     static const struct {
         weft_dtype format, second;
         int32_t even;
-    } samples[] = {{WEFT_Q4_0, 0, 27}, {WEFT_Q8_0, 0, 17},       {WEFT_Q4_K, 0, 27},
+    } samples[] = {{WEFT_Q4_0, 0, 27}, {WEFT_Q8_0, 0, 17},         {WEFT_Q4_K, 0, 27},
                    {WEFT_Q6_K, 0, 17}, {WEFT_Q4_K, WEFT_Q6_K, 27}, {WEFT_BF16, 0, 31}};
     struct weft__cuda_kernel kernel;
     int failures = 0;

@@ -22,7 +22,7 @@ struct trial {
 static const struct trial trials[] = {
     {"emulated-dense", 3, MOST_PROMPT, 2, TEXTS, true},
     {"emulated-wide", 4, 20, 1, 1, false}, // more than eight tiles a row
-    {"emulated-long", 2, 40, 1, 1, true}, // of plain weights: whole stripes, an odd number of them
+    {"emulated-long", 2, 40, 1, 1, true},  // of plain weights: whole stripes, an odd number of them
 };
 static const struct trial *trial = trials;
 static const char *format = "q4_0";

@@ -10,7 +10,13 @@
 #include "tests/support/scratch.h"
 #include "tests/support/standin/standin_case.h"
 
-enum { VOCAB = 512, MOST = 4096, CONTEXT = 2 * MOST, CHAIN = 4, LAYERS = 2 }; // MOST: token_devices.def
+enum {
+    VOCAB = 512,
+    MOST = 4096,
+    CONTEXT = 2 * MOST,
+    CHAIN = 4,
+    LAYERS = 2
+}; // MOST: token_devices.def
 
 static engine_error err;
 

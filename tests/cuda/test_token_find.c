@@ -15,9 +15,9 @@
 enum { LAYERS = 3, BEFORE = 2, PER_LAYER = 5, COUNT = BEFORE + PER_LAYER * LAYERS, BEHIND = 1 };
 enum { EMBED = 2048, WIDE = 2304, Q_HEADS = 32, KV_HEADS = 4, HEAD_DIM = 64 };
 
-static const char *const names[] = {"WEFT_FORMAT",  "WEFT_TEAM",     "WEFT_BATCH", "WEFT_SPLIT",
-                                    "WEFT_GATE",    "WEFT_ROUND",    "WEFT_PAIR",  "WEFT_Y_DTYPE",
-                                    "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES", "WEFT_PAGE",
+static const char *const names[] = {"WEFT_FORMAT",  "WEFT_TEAM",     "WEFT_BATCH",   "WEFT_SPLIT",
+                                    "WEFT_GATE",    "WEFT_ROUND",    "WEFT_PAIR",    "WEFT_Y_DTYPE",
+                                    "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES",   "WEFT_PAGE",
                                     "WEFT_SPLITS",  "WEFT_X_DTYPE",  "WEFT_ALIGNED", "WEFT_WARPS"};
 enum {
     FORMAT,

@@ -77,7 +77,8 @@ static void speak(engine_worker *worker, struct said *said)
         feed(worker, second, 100 + i, 1, 0);
         note(said, second);
     }
-    engine_session_truncate(first, 137); // in the middle of a page, of which the second has the rest
+    engine_session_truncate(first,
+                            137); // in the middle of a page, of which the second has the rest
     steps(worker, first, 3, said);
     steps(worker, second, 1, said);
     chain(worker, first, 0, said);

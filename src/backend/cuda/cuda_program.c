@@ -11,9 +11,9 @@
 struct program {
     weft_program base;
     struct weft__cuda_stream stream; // captures
-    CUgraphExec exec;               // of what was recorded; or NULL, and
-    CUgraphExec one;                // the same bits with one launch for the layers; or NULL
-    struct weft__cuda_token *token; // what was recorded, where layers may become one launch
+    CUgraphExec exec;                // of what was recorded; or NULL, and
+    CUgraphExec one;                 // the same bits with one launch for the layers; or NULL
+    struct weft__cuda_token *token;  // what was recorded, where layers may become one launch
 };
 
 static struct program *of(weft_program *base)

@@ -22,7 +22,7 @@ struct weft__cuda_token {
     int32_t num_steps;
     bool asked_for;
     struct weft__token_plan plan;
-    int64_t most_keys; // up to which it is faster; 0: always taken
+    int64_t most_keys;              // up to which it is faster; 0: always taken
     const struct weft_batch *batch; // which says how long the text is; or NULL
     struct weft__cuda_pipeline *pipeline;
     void *layers, *words; // on the device

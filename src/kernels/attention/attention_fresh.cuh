@@ -30,7 +30,8 @@ template <class Angle> DEVICE struct turns turns_by(int32_t lane, Angle angle)
             turns.of[i][0] = turns.of[0][0], turns.of[i][1] = turns.of[0][1]; // the same pairs
             continue;
         }
-        if (WEFT_ROTARY == 2 * WARP * QUERY_PAIRS || d < WEFT_ROTARY) { // all lanes have some, mostly
+        if (WEFT_ROTARY == 2 * WARP * QUERY_PAIRS ||
+            d < WEFT_ROTARY) { // all lanes have some, mostly
             turns.of[i][0] = angle(pair);
             if (WEFT_ROPE == 1)
                 turns.of[i][1] = angle(pair + 1);

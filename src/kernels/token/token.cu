@@ -10,7 +10,7 @@
 // Results are those of the launches that it takes the place of, to the bit. NOTES.md says what it costs and why it is built so.
 #include <stdint.h>
 
-#define PLAIN (WEFT_FORMAT == 2 || WEFT_FORMAT == 3) // WEFT__TOKEN_PLAIN: rows of numbers
+#define PLAIN        (WEFT_FORMAT == 2 || WEFT_FORMAT == 3) // WEFT__TOKEN_PLAIN: rows of numbers
 #define WEFT_CACHE   WEFT_KV_DTYPE
 #define WEFT_SCALED  0
 #define WEFT_CODES   0

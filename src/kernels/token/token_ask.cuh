@@ -56,7 +56,10 @@ DEVICE struct unit_place unit_at(int32_t kind, int32_t u)
     const struct unit_place at = {k < 0   ? WEFT__TOKEN_MAP_q
                                   : v < 0 ? WEFT__TOKEN_MAP_k
                                           : WEFT__TOKEN_MAP_v,
-                                  (k < 0 ? unit : v < 0 ? k : v) * 16};
+                                  (k < 0   ? unit
+                                   : v < 0 ? k
+                                           : v) *
+                                      16};
     return at;
 }
 

@@ -19,8 +19,9 @@
     X(WEFT_KV_DTYPE)                                                                               \
     X(WEFT_PAGE)                                                                                   \
     X(WEFT_SOFTCAP)                                                                                \
-    X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_SPLITS) X(WEFT_TOKEN_GATE) X(WEFT_SLOTS)             \
-    X(WEFT_FIRST) X(WEFT_SECOND) X(WEFT_EIGHTS) X(WEFT_EVEN)
+    X(WEFT_ROPE)                                                                                   \
+    X(WEFT_ROTARY) X(WEFT_SPLITS) X(WEFT_TOKEN_GATE) X(WEFT_SLOTS) X(WEFT_FIRST) X(WEFT_SECOND)    \
+        X(WEFT_EIGHTS) X(WEFT_EVEN)
 WEFT__CUDA_CONSTANTS(token, TOKEN_CONSTANTS)
 
 // In the order of a layer; bits of WEFT_EVEN are those of enum kind (token_shared.cuh).
@@ -212,9 +213,8 @@ static bool is_as_met(const struct weft__cuda_kernel **met, const struct weft__c
 {
     if (!*met)
         *met = kernel;
-    return *met == kernel ||
-           (strcmp((*met)->function, kernel->function) == 0 &&
-            memcmp((*met)->values, kernel->values, sizeof kernel->values) == 0);
+    return *met == kernel || (strcmp((*met)->function, kernel->function) == 0 &&
+                              memcmp((*met)->values, kernel->values, sizeof kernel->values) == 0);
 }
 
 // The same kernels in every layer: formats, shapes, orders of sums.
@@ -238,17 +238,17 @@ static void matrix_map(const struct weft__linear_device_args *args, int32_t part
     const struct weft__linear_device_part *of = &args->part[part];
     const int64_t tiles = args->cols / WEFT__TOKEN_PLAIN_TILE_COLS;
     const bool stripes = args->num_parts != 2 && WEFT__TOKEN_STRIPES(args->cols);
-    *map = (struct weft__cuda_matrix){.base = of->weight,
-                                      .rows = of->rows,
-                                      .cols = WEFT__TOKEN_PLAIN_TILE_COLS,
-                                      .stride_bytes = of->weight_stride_bytes,
-                                      .piles = {stripes ? 16 : tiles, stripes ? tiles / 16 : 1},
-                                      .pile_stride_bytes = {2 * WEFT__TOKEN_PLAIN_TILE_COLS,
-                                                            32 * WEFT__TOKEN_PLAIN_TILE_COLS},
-                                      .box_rows = WEFT__LINEAR_TILE_ROWS,
-                                      .box_matrices = 2,
-                                      .box_piles = stripes ? 2 : 1,
-                                      .swizzled = true};
+    *map = (struct weft__cuda_matrix){
+        .base = of->weight,
+        .rows = of->rows,
+        .cols = WEFT__TOKEN_PLAIN_TILE_COLS,
+        .stride_bytes = of->weight_stride_bytes,
+        .piles = {stripes ? 16 : tiles, stripes ? tiles / 16 : 1},
+        .pile_stride_bytes = {2 * WEFT__TOKEN_PLAIN_TILE_COLS, 32 * WEFT__TOKEN_PLAIN_TILE_COLS},
+        .box_rows = WEFT__LINEAR_TILE_ROWS,
+        .box_matrices = 2,
+        .box_piles = stripes ? 2 : 1,
+        .swizzled = true};
 }
 
 // Plain weights of a layer at seen[1..LAYER), whose Q, K, V (next NULL: none) are the next one's; their norms are read with X.
@@ -318,8 +318,8 @@ static int64_t words_bytes(const struct weft__token_constants *c, int64_t at[WEF
 {
     const int64_t attended = (int64_t)c->WEFT_Q_HEADS * c->WEFT_HEAD_DIM;
     const int64_t heads = attended + 2 * (int64_t)c->WEFT_KV_HEADS * c->WEFT_HEAD_DIM;
-    const int64_t unit = WEFT__TOKEN_PLAIN(c->WEFT_FORMAT) ? WEFT__TOKEN_NUMBERS_BYTES
-                                                           : WEFT__TOKEN_UNIT_BYTES;
+    const int64_t unit =
+        WEFT__TOKEN_PLAIN(c->WEFT_FORMAT) ? WEFT__TOKEN_NUMBERS_BYTES : WEFT__TOKEN_UNIT_BYTES;
     const int64_t bytes[WEFT__TOKEN_ROWS + 3] = {
         [WEFT__TOKEN_ROW_qkv] = c->WEFT_EMBED / 32 * unit,
         [WEFT__TOKEN_ROW_heads] = heads * 8,
@@ -351,7 +351,9 @@ static bool formats_of(const struct met *met, struct weft__token_constants *c,
     const bool last_second = constant(met->last_down, "WEFT_FORMAT") != format;
     const struct weft__cuda_kernel *last[2] = {NULL, NULL};
     last[last_second] = met->last_down;
-    const struct weft__cuda_kernel *of_second = met->v ? met->v : met->down[1] ? met->down[1] : last[1];
+    const struct weft__cuda_kernel *of_second = met->v         ? met->v
+                                                : met->down[1] ? met->down[1]
+                                                               : last[1];
     const int32_t second = of_second ? constant(of_second, "WEFT_FORMAT") : 0;
     if (!has_format(met->o, format, scales) || !has_format(met->up, format, scales) ||
         !has_format(met->qkv[0], format, scales) || !has_format(met->qkv[1], format, scales) ||
@@ -360,9 +362,9 @@ static bool formats_of(const struct met *met, struct weft__token_constants *c,
         !has_format(last[0], format, scales))
         return refuse(plan, "matrices are of several formats");
     const struct weft__cuda_kernel *even[] = {
-        [QKV] = met->qkv[0], [O] = met->o, [UP] = met->up, [DOWN] = met->down[0],
-        [LAST_DOWN] = last[0], [SECOND_DOWN] = met->down[1], [SECOND_LAST_DOWN] = last[1],
-        [SECOND_V] = met->v};
+        [QKV] = met->qkv[0],          [O] = met->o,          [UP] = met->up,
+        [DOWN] = met->down[0],        [LAST_DOWN] = last[0], [SECOND_DOWN] = met->down[1],
+        [SECOND_LAST_DOWN] = last[1], [SECOND_V] = met->v};
     for (int32_t i = 0; i < (int32_t)(sizeof even / sizeof *even); i++)
         c->WEFT_EVEN |= (even[i] && adds_even(even[i])) << i;
     if ((met->qkv[0] && !adds_even(met->qkv[0])) || (met->qkv[1] && !adds_even(met->qkv[1])) ||
@@ -435,7 +437,8 @@ static struct ring ring_of(const struct weft__token_constants *c, int64_t shared
                   WEFT__TOKEN_SHARED_BYTES;
     const int64_t slots = (shared_per_block - ring.beside) / ring.slot_bytes;
     ring.slots = (int32_t)(slots < WEFT__TOKEN_MOST_SLOTS ? slots : WEFT__TOKEN_MOST_SLOTS);
-    ring.least = (int32_t)WEFT__TOKEN_LEAST_SLOTS(WEFT__TOKEN_FLIGHT(ring.slot_bytes, plain), slot_tiles);
+    ring.least =
+        (int32_t)WEFT__TOKEN_LEAST_SLOTS(WEFT__TOKEN_FLIGHT(ring.slot_bytes, plain), slot_tiles);
     return ring;
 }
 
@@ -474,8 +477,7 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
     plan->shared_bytes = (uint32_t)(ring.beside + (ring.slots * ring.slot_bytes + 127) / 128 * 128);
     c->WEFT_SLOTS = ring.slots;
     const int32_t units = c->WEFT_EMBED / (WEFT__TOKEN_PLAIN(c->WEFT_FORMAT) ? 16 : 32);
-    plan->uneven =
-        (units + limits->num_sms - 1) / limits->num_sms * limits->num_sms * 100 / units;
+    plan->uneven = (units + limits->num_sms - 1) / limits->num_sms * limits->num_sms * 100 / units;
     if (limits->sm != 90 || ring.slots < ring.least ||
         c->WEFT_KV_HEADS * c->WEFT_SPLITS > limits->num_sms ||
         (c->WEFT_EMBED / 32 + limits->num_sms - 1) / limits->num_sms > WEFT__TOKEN_MOST_OWN)

@@ -25,7 +25,8 @@ DEVICE int32_t part_of(int32_t t, uint32_t seq)
 DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t own_lane, bool = false,
                        bool = false)
 {
-    const int32_t lane = computed_here(own_lane); // what follows from it is not kept from unit to unit
+    const int32_t lane =
+        computed_here(own_lane); // what follows from it is not kept from unit to unit
     struct shared *s = shared_rest();
     const struct work w = work_of(kind);
     const uint32_t place = d->next % PLACES;
@@ -66,8 +67,9 @@ DEVICE float second_sum(const float parts[MULTIPLIERS][WARP], const struct secon
     } else {
 #pragma unroll
         for (int32_t j = 0; j < MULTIPLIERS; j++)
-            sum[even && j % 2] += parts[part_of(j, (uint32_t)(j / 2 + block * w->block_slots) + seq)]
-                               [lane % 16 + 16 * block];
+            sum[even && j % 2] +=
+                parts[part_of(j, (uint32_t)(j / 2 + block * w->block_slots) + seq)]
+                     [lane % 16 + 16 * block];
     }
     return even ? sum[0] + sum[1] : sum[0];
 }
@@ -85,13 +87,13 @@ DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last
         const struct second_work of = second_work_of(kind, last);
         sum[0] = second_sum(s->parts[place], &of, kind, last, d->seq, lane);
         slots = of.slots;
-    } else if (w.form == EIGHTS) { // lower lanes' rows are of the first block, whose slots come first
+    } else if (w.form ==
+               EIGHTS) { // lower lanes' rows are of the first block, whose slots come first
         const bool even = WEFT_EVEN >> kind & 1;
         const uint32_t seq = d->seq + lane / 16 * EIGHT_SLOTS;
 #pragma unroll
         for (int32_t j = 0; j < 8; j++)
-            sum[even && j % 2] +=
-                s->parts[place][part_of(j, j / TEAM_WARPS + seq)][16 + lane % 16];
+            sum[even && j % 2] += s->parts[place][part_of(j, j / TEAM_WARPS + seq)][16 + lane % 16];
         sum[0] += even ? sum[1] : 0;
     } else if (w.form == PAIRS) {
         const bool even = WEFT_EVEN >> (last ? LAST_DOWN : kind) & 1;
@@ -253,7 +255,8 @@ DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery 
     for (int32_t u = share[0]; u < share[1]; u++) {
         const int32_t row = u * 32 + lane;
         const float weight = norm ? __ldg(norm + row) + args->norm_plus : 1.0f;
-        const float out = sums_take(d, kind, lane, to_row < 0, second) + s->residual[u - share[0]][lane];
+        const float out =
+            sums_take(d, kind, lane, to_row < 0, second) + s->residual[u - share[0]][lane];
         s->residual[u - share[0]][lane] = out;
         if (to_row < 0)
             args->result[row] = out;
@@ -319,8 +322,8 @@ DEVICE void deliver_all(const struct weft__token_args *args, int32_t lane)
         part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
         gated_deliver(args, &d, turn, lane);
         part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
-        stream_deliver(args, &d, DOWN, is_second(args, DOWN, l), next_norm, l + 1 < layers ? WEFT__TOKEN_ROW_qkv : -1,
-                       turn + 1, lane);
+        stream_deliver(args, &d, DOWN, is_second(args, DOWN, l), next_norm,
+                       l + 1 < layers ? WEFT__TOKEN_ROW_qkv : -1, turn + 1, lane);
     }
 }
 

@@ -57,7 +57,7 @@ struct __attribute__((aligned(64))) weft__token_layer {
     const void *q, *k, *v, *o, *gate, *up, *down;
     const float *up_norm,
         *next_norm; // weights of the norms before gate and up, and before the next layer; NULL = 1
-    void *keys, *values; // of the layer's page pool
+    void *keys, *values;                          // of the layer's page pool
     struct weft__attention_device_args attention; // what its launch was given
 };
 
@@ -70,7 +70,7 @@ struct __attribute__((aligned(64))) weft__token_args {
     uint64_t *heads;     // [rows of Q, K and V] words
     uint64_t *pieces; // [KV heads][splits][32 columns of a query head][largest, sum, columns] words
     uint64_t *halves; // [rows of gate / 16][16] words
-    void *rows[WEFT__TOKEN_ROWS]; // of words of three, or of numbers; of heads NULL
+    void *rows[WEFT__TOKEN_ROWS];                // of words of three, or of numbers; of heads NULL
     uint32_t second_v[WEFT__TOKEN_SECOND_WORDS], // layers whose V, and down, have the second format
         second_down[WEFT__TOKEN_SECOND_WORDS];
     int32_t num_layers;
@@ -94,10 +94,10 @@ struct __attribute__((aligned(64))) weft__token_args {
     (2 * WEFT__TOKEN_MULTIPLIERS / (slot_tiles) + (flight))
 
 // Shared memory: the ring | X of Q, K, V, gate, up | X of O and down, between them states of attention | the rest.
-#define WEFT__TOKEN_X_BYTES(cols)      ((cols) + (cols) / 4 + (cols) / 8)
-#define WEFT__TOKEN_LONG_X_BYTES(cols) ((cols) + (cols) / 4) // without squares
-#define WEFT__TOKEN_PLAIN_X_BYTES(cols) ((cols)*4) // of all matrices, one at a time
-#define WEFT__TOKEN_MOST_SLOTS         32
-#define WEFT__TOKEN_SHARED_BYTES       (15 * 1024)
+#define WEFT__TOKEN_X_BYTES(cols)       ((cols) + (cols) / 4 + (cols) / 8)
+#define WEFT__TOKEN_LONG_X_BYTES(cols)  ((cols) + (cols) / 4) // without squares
+#define WEFT__TOKEN_PLAIN_X_BYTES(cols) ((cols)*4)            // of all matrices, one at a time
+#define WEFT__TOKEN_MOST_SLOTS          32
+#define WEFT__TOKEN_SHARED_BYTES        (15 * 1024)
 
 #endif

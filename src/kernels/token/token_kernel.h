@@ -27,7 +27,8 @@ struct weft__token_plan {
     struct weft__token_args args; // but for the layers' and the words' addresses
     struct weft__token_layer layers[WEFT__TOKEN_MOST_LAYERS];  // but for their maps,
     struct weft__cuda_matrix maps[WEFT__TOKEN_MOST_LAYERS][2]; // which these are,
-    struct weft__cuda_matrix weights[WEFT__TOKEN_MOST_LAYERS][WEFT__TOKEN_MAPS]; // and, where weights are plain, these
+    struct weft__cuda_matrix weights[WEFT__TOKEN_MOST_LAYERS]
+                                    [WEFT__TOKEN_MAPS]; // and, where weights are plain, these
     uint32_t blocks, shared_bytes;
     int64_t words_bytes; // zero before the first launch
     int32_t uneven;      // of O and down the SM with most has so many hundredths of the average

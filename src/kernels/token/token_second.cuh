@@ -14,7 +14,7 @@ namespace second_format
 {
 #include "src/kernels/linear/linear_few_one.cuh"
 enum { SECOND_TILE_BYTES = TILE_BYTES(4) };
-}
+} // namespace second_format
 #include "src/kernels/linear/linear_format_end.cuh"
 #undef WEFT_FORMAT
 #define WEFT_FORMAT WEFT_FIRST

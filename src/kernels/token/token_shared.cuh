@@ -61,14 +61,15 @@ struct shared {
     float residual[WEFT__TOKEN_MOST_OWN][WARP];
     uint8_t queries[PART_BYTES];
     float factors[ROWS];
-    float squares[MULTIPLIERS]; // of a row of plain numbers, by warp
+    float squares[MULTIPLIERS];   // of a row of plain numbers, by warp
     uint8_t fresh[2 * ROW_BYTES]; // the new key and value
     float2 angles[WEFT_ROTARY / 2 + 1];
     struct place place;                 // the SM's part of attention
     int32_t attends, split, fresh_page; // split: which part of the keys; page of the new key
     uint32_t launch;                    // its number
-    uint2 walked[MULTIPLIERS]; // of a warp that multiplies: slots, and units, before its next matrix
-    uint32_t again; // the turn of sums that were not finite
+    uint2
+        walked[MULTIPLIERS]; // of a warp that multiplies: slots, and units, before its next matrix
+    uint32_t again;          // the turn of sums that were not finite
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
 };
