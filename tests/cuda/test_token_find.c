@@ -270,12 +270,10 @@ static void layers_of_plain_weights_are_found(void **state)
                                    *up = &plan.weights[2][WEFT__TOKEN_MAP_up],
                                    *v = &plan.weights[1][WEFT__TOKEN_MAP_v];
     assert_ptr_equal(o->base, AT(1024 + 256 + 64 * O));
-    assert_int_equal(o->piles[0] * o->piles[1], 2048 / 64); // stripes of sixteen tiles
-    assert_int_equal(o->piles[0], 16);
-    assert_int_equal(o->box_piles, 2);
+    assert_int_equal(o->piles[0], 2048 / 64);
+    assert_int_equal(o->box_matrices, 2);
     assert_ptr_equal(up->base, AT(1024 + 512 + 64 * UP + 16));
     assert_int_equal(up->piles[0], EMBED / 64);
-    assert_int_equal(up->box_piles, 1);
     assert_ptr_equal(v->base, AT(1024 + 64 * QKV + 32)); // asked for in the layer before
     assert_int_equal(v->rows, KV_HEADS * HEAD_DIM);
     assert_null(plan.weights[0][WEFT__TOKEN_MAP_q].base);

@@ -46,9 +46,6 @@ enum weft__token_map {
 
 #define WEFT__TOKEN_PLAIN(format) ((format) == 2 || (format) == 3)
 
-// Are columns of plain weights whole stripes, of sixteen tiles?
-#define WEFT__TOKEN_STRIPES(cols) ((cols) % (16 * WEFT__TOKEN_PLAIN_TILE_COLS) == 0)
-
 // A layer's weights, packed; NULL in the first layer, whose Q, K and V a launch before makes: q, k, v.
 struct __attribute__((aligned(64))) weft__token_layer {
     unsigned char k_map[128],
