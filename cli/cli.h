@@ -132,6 +132,10 @@ bool cli_ids(const cli_command *self, const char *option, const char *text, int3
 // The one operand that a sub-command takes, named `what`; NULL (with a message) if there is none or more.
 const char *cli_operand(const cli_command *self, int argc, char **argv, const char *what);
 
+// All options and the one operand MODEL: -1 to go on, or an exit status.
+int cli_take_model(const cli_command *self, int argc, char **argv, const struct option *options,
+                   cli_take_fn *take, void *wish, const char **path);
+
 // --- input and output ---------------------------------------------------------------------------------
 
 // A whole file, or standard input for "-", NUL-terminated; NULL with a message. The caller frees it.

@@ -83,7 +83,7 @@ static json_t *tensors_json(const gguf_file *file)
             json_array_append_new(shape, json_integer(tensor->shape[d]));
         json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:I}", "name", tensor->name,
                                               "format", tensor->type->name, "shape", shape, "bytes",
-                                              (json_int_t)tensor->size_bytes));
+                                              (json_int_t)gguf_tensor_bytes(tensor)));
     }
     return list;
 }
@@ -143,7 +143,7 @@ static void describe_file(description *d, const gguf_file *file)
         info->vocab = (int32_t)embedding->shape[1];
     for (size_t i = 0; i < gguf_tensor_count(file); i++) {
         info->parameters += gguf_tensor_at(file, i)->element_count;
-        info->weight_bytes += (int64_t)gguf_tensor_at(file, i)->size_bytes;
+        info->weight_bytes += gguf_tensor_bytes(gguf_tensor_at(file, i));
     }
 }
 

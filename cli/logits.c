@@ -52,12 +52,10 @@ static int parse(request *wish, int argc, char **argv)
                                             {"step", no_argument, NULL, OPT_STEP},
                                             CLI_MODEL_OPTIONS,
                                             {0}};
-    int status = cli_take_options(wish->self, argc, argv, options, take_option, wish);
+    int status =
+        cli_take_model(wish->self, argc, argv, options, take_option, wish, &wish->model_path);
     if (status >= 0)
         return status;
-    wish->model_path = cli_operand(wish->self, argc, argv, "MODEL");
-    if (!wish->model_path)
-        return CLI_USAGE;
     if (!wish->ids || !wish->out)
         return cli_bad_usage(wish->self, "%s is missing", wish->ids ? "--out" : "--tokens");
     if (wish->options.kv_dtype == WEFT_DTYPE_NONE)

@@ -108,6 +108,16 @@ const char *cli_operand(const cli_command *self, int argc, char **argv, const ch
     return NULL;
 }
 
+int cli_take_model(const cli_command *self, int argc, char **argv, const struct option *options,
+                   cli_take_fn *take, void *wish, const char **path)
+{
+    int status = cli_take_options(self, argc, argv, options, take, wish);
+    if (status >= 0)
+        return status;
+    *path = cli_operand(self, argc, argv, "MODEL");
+    return *path ? -1 : CLI_USAGE;
+}
+
 // cpu, cuda or cuda:N.
 static bool parse_device(const cli_command *self, const char *value, engine_options *options)
 {

@@ -100,12 +100,10 @@ static int parse(request *wish, int argc, char **argv)
         {"json", no_argument, NULL, OPT_JSON},
         CLI_MODEL_OPTIONS,
         {0}};
-    int status = cli_take_options(wish->self, argc, argv, options, take_option, wish);
+    int status =
+        cli_take_model(wish->self, argc, argv, options, take_option, wish, &wish->model_path);
     if (status >= 0)
         return status;
-    wish->model_path = cli_operand(wish->self, argc, argv, "MODEL");
-    if (!wish->model_path)
-        return CLI_USAGE;
     if (!wish->file)
         return cli_bad_usage(wish->self, "-f TEXT is missing");
     if (wish->against_exact && (wish->other_path || wish->options.exact))

@@ -104,12 +104,10 @@ static int parse(request *wish, int argc, char **argv)
                                             CLI_SPECULATION_OPTIONS,
                                             CLI_MODEL_OPTIONS,
                                             {0}};
-    int status = cli_take_options(wish->self, argc, argv, options, take_option, wish);
+    int status =
+        cli_take_model(wish->self, argc, argv, options, take_option, wish, &wish->model_path);
     if (status >= 0)
         return status;
-    wish->model_path = cli_operand(wish->self, argc, argv, "MODEL");
-    if (!wish->model_path)
-        return CLI_USAGE;
     if (wish->prompt && wish->file)
         return cli_bad_usage(wish->self, "give the prompt with -p or with -f, not both");
     if (wish->raw && !cli_sampling_fits_raw(wish->self, &wish->sampling))

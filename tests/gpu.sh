@@ -8,13 +8,13 @@
 #        tests/gpu.sh run FOLDER [STEP...]  runs the steps there: check sanitize engine golden tests token bench (default: check)
 #
 # Results go to $OUT (default: ./gpu-results): one JSON row a line in *.jsonl, the rest as text. CHECK_SECONDS is the time
-# that random problems take (default 240), SEED where they begin, SANITIZE_SECONDS what one run under compute-sanitizer may.
+# that random problems take (default 240), SEED where they begin, CHECK_OP one operation alone, SANITIZE_SECONDS what one run under compute-sanitizer may.
 set -uo pipefail
 
 usage() { sed -n '5,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 # Tests of tests/engine/ that hold models on the GPU against golden vectors.
-golden_tests="logits latent encoders adapters"
+golden_tests="logits latent encoders adapters checkpoint"
 # Those that hold what is made of models: sessions, schedules, drafts, grammars, caches.
 session_tests="cache_formats constrained demo generate invariant keep one_launch passes prefixes refuse scheduler session shaping speculation speculation_draws trees"
 # Those that hold attention: lists of cases, every switch both ways, long contexts and large pools.
@@ -48,9 +48,12 @@ find_nvrtc() {
     [ -z "$found" ] || export LD_LIBRARY_PATH="$LD_LIBRARY_PATH:$(dirname "$found")"
 }
 
-# Problems of an operation for some seconds, process number $2 of them.
+# Problems of an operation for some seconds, process number $2 of them. A shape of attention costs seconds of compiling, more so
+# with several modes; its problems are 10 to 30 ms each.
 check_some() {
-    timeout $(($3 + 90)) "$bin/weft-check" --backend cuda --op "$1" --seconds "$3" --lengths "${LENGTHS:-64}" \
+    local -a of_shape=(--lengths "${LENGTHS:-64}")
+    [ "$1" != attention ] || of_shape=(--lengths "${MODES:-1}" --each "${EACH:-256}")
+    timeout $(($3 + 90)) "$bin/weft-check" --backend cuda --op "$1" --seconds "$3" "${of_shape[@]}" \
         --seed $((${SEED:-1} * 1000000 + $2 * 20000)) >"$OUT/check-$1-$2.txt" 2>&1
 }
 
@@ -64,8 +67,9 @@ step_check() {
     rm -f "$OUT"/check-*.txt
     for ((i = 1; i < processes; i++)); do
         if [ $((i * 2)) -le "$processes" ]; then op=attention; else op=linear; fi
-        check_some $op $i "$seconds" &
+        check_some "${CHECK_OP:-$op}" $i "$seconds" &
     done
+    [ -z "${CHECK_OP:-}" ] || others=("$CHECK_OP")
     for op in "${others[@]}"; do check_some "$op" 0 $((seconds / ${#others[@]} + 1)); done
     wait
     awk '$5 == "cases" { n[$1] += $4; worst[$1] = $7 > worst[$1] ? $7 : worst[$1]; kernels[$1 " " $2] = 1 }
@@ -155,6 +159,7 @@ step_golden() {
     {
         printf '%s\n' latent encoders adapters
         ls tests/golden/models | sed -n 's/\.safetensors$//p' | grep -v _lora | sed 's/^/logits /'
+        ls tests/golden/checkpoints | grep -vE '\.py$|^(gptq|awq|int8)' | sed 's/^/checkpoint /'
     } | WEFT_TEST_DEVICE=cuda xargs -P "$(nproc)" -L 1 bash -c \
         'timeout 200 "$0/test_engine_$1" ${2:+"$2"} >"$OUT/golden/$1-$2" 2>&1; echo "exit $?" >>"$OUT/golden/$1-$2"' "$bin"
     for one in "$OUT"/golden/*; do

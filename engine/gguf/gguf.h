@@ -170,6 +170,9 @@ typedef struct gguf_planes {
     int64_t scale_rows, scale_cols;
 } gguf_planes;
 
+// Bytes that lie so beside a matrix, scales and biases together; 0 without scales.
+int64_t gguf_planes_bytes(const gguf_planes *planes, int64_t rows, int64_t cols);
+
 typedef struct gguf_tensor {
     char name[GGUF_MAX_NAME_BYTES + 1];
     uint32_t rank;                // 0 to 4
@@ -183,6 +186,9 @@ typedef struct gguf_tensor {
     size_t size_bytes;          // of an unknown format: up to the next tensor
     gguf_planes planes;
 } gguf_tensor;
+
+// With what lies beside it.
+int64_t gguf_tensor_bytes(const gguf_tensor *tensor);
 
 // Metadata and tensors that come from elsewhere, as a file. Everything is taken over, on failure too.
 typedef struct gguf_assembly {

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <weft/format.h>
+
 #include "engine/base/text.h"
 #include "engine/gguf/gguf_file.h"
 
@@ -70,8 +72,27 @@ size_t gguf_format_totals(const gguf_file *file, gguf_format_total totals[GGUF_M
             totals[count++] = (gguf_format_total){.type = tensor->type};
         totals[t].tensor_count++;
         totals[t].element_count += tensor->element_count;
-        totals[t].size_bytes += tensor->size_bytes;
+        totals[t].size_bytes += (size_t)gguf_tensor_bytes(tensor);
     }
     qsort(totals, count, sizeof(totals[0]), compare_totals);
     return count;
+}
+
+int64_t gguf_planes_bytes(const gguf_planes *planes, int64_t rows, int64_t cols)
+{
+    if (!planes->scales)
+        return 0;
+    const int64_t groups = (cols - 1) / planes->scale_cols + 1;
+    const int64_t bytes =
+        weft_dtype_row_bytes(planes->scale_dtype, groups) * ((rows - 1) / planes->scale_rows + 1);
+    return planes->biases ? 2 * bytes : bytes;
+}
+
+int64_t gguf_tensor_bytes(const gguf_tensor *tensor)
+{
+    const int64_t cols = tensor->shape[0];
+    return (int64_t)tensor->size_bytes +
+           (tensor->planes.scales
+                ? gguf_planes_bytes(&tensor->planes, tensor->element_count / cols, cols)
+                : 0);
 }

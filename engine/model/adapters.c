@@ -131,8 +131,11 @@ static const model_fused *find_fused(const reading *r, int32_t layer, const char
                                      const gguf_tensor *b)
 {
     const model_tensor *tensors = r->to->weights.layers[layer].tensors;
+    const uint64_t may = r->model->config.architecture->may;
     for (const model_fused *fused = model_fused_tensors; fused->whole; fused++) {
         int64_t rows = 0;
+        if (fused->whole == MODEL_FFN_UP_GATE && !(may >> MODEL_FFN_UP_GATE & 1))
+            continue; // the name is that of gate and up
         for (int i = 0; i < MODEL_MAX_PARTS && fused->parts[i]; i++)
             rows += tensors[fused->parts[i]].data ? tensors[fused->parts[i]].rows : 0;
         if (strcmp(model_layer_specs[fused->whole].name, name) == 0 && rows == b->shape[1])

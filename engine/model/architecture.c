@@ -40,14 +40,20 @@
                {MODEL_ATTN_V, MODEL_ATTN_V_BIAS, MODEL_BUFFER_V}}},                                \
         {.op = MODEL_HEAD_NORM, .in = MODEL_BUFFER_Q, .norm = MODEL_ATTN_Q_NORM},                  \
         {.op = MODEL_HEAD_NORM, .in = MODEL_BUFFER_K, .norm = MODEL_ATTN_K_NORM},                  \
-        {.op = MODEL_HEAD_NORM, .in = MODEL_BUFFER_Q, .norm = MODEL_ATTN_WIDE_Q_NORM},             \
-        {.op = MODEL_HEAD_NORM, .in = MODEL_BUFFER_K, .norm = MODEL_ATTN_WIDE_K_NORM},             \
+        {.op = MODEL_HEAD_NORM,                                                                    \
+         .in = MODEL_BUFFER_Q,                                                                     \
+         .norm = MODEL_ATTN_WIDE_Q_NORM,                                                           \
+         .norm_bias = MODEL_ATTN_WIDE_Q_NORM_BIAS},                                                \
+        {.op = MODEL_HEAD_NORM,                                                                    \
+         .in = MODEL_BUFFER_K,                                                                     \
+         .norm = MODEL_ATTN_WIDE_K_NORM,                                                           \
+         .norm_bias = MODEL_ATTN_WIDE_K_NORM_BIAS},                                                \
         {.op = MODEL_HEAD_UNIT, .in = MODEL_BUFFER_Q},                                             \
         {.op = MODEL_HEAD_UNIT, .in = MODEL_BUFFER_K}, {.op = MODEL_APPEND},                       \
     {                                                                                              \
         .op = MODEL_ATTENTION                                                                      \
     }
-//  to = [to +] W attended
+//  to = [HIDDEN +] W attended
 #define PROJECT(to, adds)                                                                          \
     {                                                                                              \
         .op = MODEL_LINEAR, .in = MODEL_BUFFER_ATTENDED,                                           \
@@ -74,7 +80,7 @@
             {MODEL_FFN_UP, MODEL_NO_TENSOR, MODEL_BUFFER_GATED}                                    \
         }                                                                                          \
     }
-//  to = [to +] W gated
+//  to = [HIDDEN +] W gated
 #define DOWN(to, adds)                                                                             \
     {                                                                                              \
         .op = MODEL_LINEAR, .in = MODEL_BUFFER_GATED,                                              \
@@ -181,6 +187,19 @@ static const model_line gated_encoder_block[] = {
     ATTEND(ATTN_NORM),  PROJECT(HIDDEN, true),       NORM_STREAM(ATTN_OUT_NORM), GATE_UP(FFN_NORM),
     DOWN(HIDDEN, true), NORM_STREAM(LAYER_OUT_NORM), {.op = MODEL_END}};
 
+// Encoders of code (jina): a norm behind attention that the stream is added to once more, and another behind that.
+static const model_line two_norms_encoder_block[] = {ATTEND(ATTN_NORM),
+                                                     PROJECT(BRANCH, true), // + HIDDEN
+                                                     {.op = MODEL_ADD_NORM,
+                                                      .in = MODEL_BUFFER_BRANCH,
+                                                      .norm = MODEL_ATTN_OUT_NORM,
+                                                      .norm_bias = MODEL_ATTN_OUT_NORM_BIAS},
+                                                     NORM_STREAM(ATTN_NORM_2),
+                                                     GATE_UP(FFN_NORM),
+                                                     DOWN(HIDDEN, true),
+                                                     NORM_STREAM(LAYER_OUT_NORM),
+                                                     {.op = MODEL_END}};
+
 // Some layers with experts, which have no gate.
 static const model_line mixture_encoder_block[] = {
     ATTEND(ATTN_NORM),
@@ -277,6 +296,21 @@ static const model_architecture falcon_two_norms = {"falcon",
                                                              BIT(ATTN_NORM_2_BIAS),
                                                     .may = FUSED_QKV,
                                                     .lines = falcon_block};
+#define JINA                                                                                       \
+    (ENCODER_NORMS | QKV | QKV_BIAS | BIT(ATTN_OUT) | BIT(ATTN_OUT_BIAS) | GATED_FFN |             \
+     BIT(FFN_DOWN_BIAS))
+static const model_architecture jina_code = {
+    "jina-bert-v2",
+    HALVES,
+    LAYER,
+    GELU,
+    .traits = MODEL_ENCODER | MODEL_ALIBI,
+    .unrotated_period = 1,
+    .needs = JINA | WIDE_QK_NORM | BIT(ATTN_WIDE_Q_NORM_BIAS) | BIT(ATTN_WIDE_K_NORM_BIAS) |
+             BIT(ATTN_NORM_2) | BIT(ATTN_NORM_2_BIAS),
+    .may = FUSED_QKV | BIT(FFN_UP_GATE),
+    .globals = EMBEDDING_NORMS | GLOBAL(TOKEN_TYPES),
+    .lines = two_norms_encoder_block};
 static const model_architecture sequential_neox = {
     "gptneox",           HALVES, LAYER, GELU, .needs = NEOX, .may = FUSED_QKV | QKV_BIAS,
     .lines = plain_block};
@@ -366,10 +400,8 @@ static const model_architecture architectures[] = {
      .needs = ENCODER_NORMS | QKV | BIT(ATTN_OUT) | GATED_FFN, .may = FUSED_QKV,
      .globals = EMBEDDING_NORMS | GLOBAL(TOKEN_TYPES), .lines = gated_encoder_block},
     {"jina-bert-v2", HALVES, LAYER, GELU, .traits = MODEL_ENCODER | MODEL_ALIBI,
-     .unrotated_period = 1,
-     .needs = ENCODER_NORMS | QKV | QKV_BIAS | BIT(ATTN_OUT) | BIT(ATTN_OUT_BIAS) | GATED_FFN |
-              BIT(FFN_DOWN_BIAS),
-     .may = FUSED_QKV | BIT(FFN_GATE_UP), .globals = EMBEDDING_NORMS | GLOBAL(TOKEN_TYPES),
+     .unrotated_period = 1, .needs = JINA, .may = FUSED_QKV | BIT(FFN_GATE_UP),
+     .globals = EMBEDDING_NORMS | GLOBAL(TOKEN_TYPES), .two_norms = &jina_code,
      .lines = gated_encoder_block},
     {"nomic-bert-moe", HALVES, LAYER, GELU, .traits = MODEL_ENCODER,
      .needs = ENCODER_NORMS | QKV | BIT(ATTN_OUT),

@@ -19,7 +19,8 @@
     X(ATTN_NORM, "attn_norm.weight", ONE, EMBEDDING)                                               \
     X(ATTN_NORM_BIAS, "attn_norm.bias", ONE, EMBEDDING)                                            \
     X(ATTN_NORM_2, "attn_norm_2.weight", ONE, EMBEDDING)    /* of attention alone, where blocks */ \
-    X(ATTN_NORM_2_BIAS, "attn_norm_2.bias", ONE, EMBEDDING) /* side by side have one each */       \
+    X(ATTN_NORM_2_BIAS, "attn_norm_2.bias", ONE, EMBEDDING) /* side by side have one each; of */   \
+                                                            /* jina's code encoder behind it */    \
     X(ATTN_QKV, "attn_qkv.weight", QKV, EMBEDDING)                                                 \
     X(ATTN_QKV_BIAS, "attn_qkv.bias", ONE, QKV)                                                    \
     X(ATTN_Q, "attn_q.weight", Q, EMBEDDING)                                                       \
@@ -32,6 +33,8 @@
     X(ATTN_K_NORM, "attn_k_norm.weight", ONE, HEAD)                                                \
     X(ATTN_WIDE_Q_NORM, "attn_q_norm.weight", ONE, Q)                                              \
     X(ATTN_WIDE_K_NORM, "attn_k_norm.weight", ONE, KV)                                             \
+    X(ATTN_WIDE_Q_NORM_BIAS, "attn_q_norm.bias", ONE, Q) /* with these they are LayerNorms */      \
+    X(ATTN_WIDE_K_NORM_BIAS, "attn_k_norm.bias", ONE, KV)                                          \
     X(ATTN_OUT, "attn_output.weight", EMBEDDING, ATTENDED)                                         \
     X(ATTN_OUT_BIAS, "attn_output.bias", ONE, EMBEDDING)                                           \
     X(LATENT_Q, "attn_q.weight", QUERIES, EMBEDDING)                                               \
@@ -46,6 +49,7 @@
     X(FFN_NORM, "ffn_norm.weight", ONE, EMBEDDING)                                                 \
     X(FFN_NORM_BIAS, "ffn_norm.bias", ONE, EMBEDDING)                                              \
     X(FFN_GATE_UP, "ffn_up.weight", GATE_UP, EMBEDDING)                                            \
+    X(FFN_UP_GATE, "ffn_up.weight", GATE_UP, EMBEDDING) /* the same, the rows of up first */       \
     X(FFN_GATE, "ffn_gate.weight", FEED_FORWARD, EMBEDDING)                                        \
     X(FFN_UP, "ffn_up.weight", FEED_FORWARD, EMBEDDING)                                            \
     X(FFN_UP_BIAS, "ffn_up.bias", ONE, FEED_FORWARD)                                               \
@@ -204,8 +208,8 @@ typedef struct model_line {
         enum model_buffer out;
     } parts[MODEL_MAX_PARTS]; // ends at the first without a matrix
     bool gate;                // two parts become function(first) * second, in the first's buffer
-    bool residual;            // the result is added to what is in the first part's buffer
-    enum model_buffer base;   // of MIX
+    bool residual;            // the result is added to what is in `base`
+    enum model_buffer base;   // of MIX and such a LINEAR; by default HIDDEN
 } model_line;
 
 // What a family does with the stream besides its lines.
@@ -236,7 +240,7 @@ enum {
 typedef struct model_architecture {
     const char *name; // general.architecture
     weft_rope_style rope_style;
-    weft_norm_kind norm;           // of every norm but the heads'
+    weft_norm_kind norm;           // of every norm but those of heads that have no bias
     weft_activation_kind function; // of the feed-forward block
     uint32_t traits;
     // The last of every so many layers sees all keys, the others those of the window; 0: all layers alike.
@@ -253,8 +257,8 @@ typedef struct model_architecture {
         globals; // bits of model_global_tensor beside the embedding; 0: the norm behind the layers
     const struct model_architecture
         *mixture; // what a file is that has experts; NULL: what it is without
-    const struct model_architecture
-        *two_norms; // what a file is that has MODEL_ATTN_NORM_2; NULL: there is no such kind
+    const struct model_architecture *
+        two_norms; // what a file is that has MODEL_ATTN_NORM_2 besides; NULL: there is no such kind
     const struct model_architecture
         *sequential;         // what a file is that says that its blocks are not side by side
     const model_line *lines; // of every layer, up to MODEL_END

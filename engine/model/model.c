@@ -105,8 +105,12 @@ void engine_model_close(engine_model *model)
     free(model);
 }
 
-// Bytes of the matrices that every generated token reads: all but the embedding, of which one row is
-// looked up, unless it is the output matrix as well.
+static int64_t matrix_bytes(const model_tensor *matrix)
+{
+    return weft_dtype_row_bytes(matrix->dtype, matrix->cols) * matrix->rows +
+           gguf_planes_bytes(&matrix->planes, matrix->rows, matrix->cols);
+}
+
 static int64_t expert_bytes(const engine_model *model)
 {
     static const enum model_layer_tensor parts[] = {MODEL_EXPERTS_GATE, MODEL_EXPERTS_UP,
@@ -116,17 +120,19 @@ static int64_t expert_bytes(const engine_model *model)
         for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
             const model_tensor *tensor = &model->weights.layers[n].tensors[parts[i]];
             if (tensor->rows > 0)
-                total += weft_dtype_row_bytes(tensor->dtype, tensor->cols) * tensor->rows;
+                total += matrix_bytes(tensor);
         }
     return total;
 }
 
+// Bytes of the matrices that every generated token reads: all but the embedding, of which one row is
+// looked up, unless it is the output matrix as well.
 static int64_t streamed_bytes(const engine_model *model)
 {
     const model_config *config = &model->config;
     const model_tensor *table = &model->weights.globals[MODEL_GLOBAL_EMBEDDING];
     bool tied = !config->full_mask && model_output_matrix(&model->weights) == table;
-    int64_t table_bytes = weft_dtype_row_bytes(table->dtype, table->cols) * table->rows;
+    int64_t table_bytes = matrix_bytes(table);
     int64_t idle = 0;
     if (config->experts)
         idle = expert_bytes(model) / config->experts * (config->experts - config->experts_used);

@@ -126,13 +126,14 @@ static bool bind(binder *b, const char *name, const model_tensor_spec *spec, boo
     *to = (model_tensor){from->data, from->dtype, rows, cols, from->planes, NULL};
     b->used++;
     b->weights->parameters += from->element_count;
-    b->weights->bytes += (int64_t)from->size_bytes;
+    b->weights->bytes += gguf_tensor_bytes(from);
     return spec->rows != MODEL_ONE || bind_vector(b, from, to);
 }
 
 const model_fused model_fused_tensors[] = {
     {MODEL_ATTN_QKV, {MODEL_ATTN_Q, MODEL_ATTN_K, MODEL_ATTN_V}},
     {MODEL_ATTN_QKV_BIAS, {MODEL_ATTN_Q_BIAS, MODEL_ATTN_K_BIAS, MODEL_ATTN_V_BIAS}},
+    {MODEL_FFN_UP_GATE, {MODEL_FFN_UP, MODEL_FFN_GATE}},
     {MODEL_FFN_GATE_UP, {MODEL_FFN_GATE, MODEL_FFN_UP}},
     {MODEL_NO_TENSOR, {MODEL_NO_TENSOR}},
 };
@@ -149,7 +150,16 @@ static bool has(const binder *b, int32_t n, uint32_t tensor)
     return gguf_find_tensor(b->file, name) != NULL;
 }
 
-// The tensors of layer n to look for: a matrix that may be fused is, if its first part is not there.
+// (one of the parts may have the name of the whole)
+static bool has_parts(const binder *b, int32_t n, const model_fused *fused)
+{
+    for (int i = 0; i < MODEL_MAX_PARTS && fused->parts[i]; i++)
+        if (!has(b, n, fused->parts[i]))
+            return false;
+    return true;
+}
+
+// The tensors of layer n to look for: a matrix that may be fused is, if a part of it is not there.
 static void choose(const binder *b, int32_t n, uint64_t *needs, uint64_t *may)
 {
     *needs = model_config_needs(b->config, n);
@@ -158,7 +168,7 @@ static void choose(const binder *b, int32_t n, uint64_t *needs, uint64_t *may)
         uint64_t whole = UINT64_C(1) << fused->whole, parts = 0;
         for (int i = 0; i < MODEL_MAX_PARTS && fused->parts[i]; i++)
             parts |= UINT64_C(1) << fused->parts[i];
-        bool is_fused = *may & whole && !has(b, n, fused->parts[0]);
+        bool is_fused = *may & whole && !has_parts(b, n, fused);
         if (!is_fused) {
             *may &= ~whole;
             continue;
@@ -170,21 +180,39 @@ static void choose(const binder *b, int32_t n, uint64_t *needs, uint64_t *may)
     }
 }
 
+// What lies beside the rows of a part, from `row` on: scales of its own, or one for all rows.
+static bool take_planes(const model_tensor *whole, int64_t row, model_tensor *part)
+{
+    const gguf_planes *from = &whole->planes;
+    if (!from->scales)
+        return true;
+    const bool all = from->scale_rows >= whole->rows;
+    const int64_t groups = (whole->cols - 1) / from->scale_cols + 1;
+    const int64_t at = row / from->scale_rows * weft_dtype_row_bytes(from->scale_dtype, groups);
+    part->planes = *from;
+    part->planes.scale_rows = all ? part->rows : from->scale_rows;
+    part->planes.scales = (const char *)from->scales + at;
+    part->planes.biases = from->biases ? (const char *)from->biases + at : NULL;
+    return all || row % from->scale_rows == 0;
+}
+
 // A fused matrix is one in the file only: its parts are rows of it, vectors elements.
 static bool split(binder *b, model_layer *layer)
 {
     for (const model_fused *fused = model_fused_tensors; fused->whole; fused++) {
         model_tensor *whole = &layer->tensors[fused->whole];
         const char *at = whole->data;
-        if (at && whole->planes.scales)
-            return engine_fail(b->err, "%s with scales beside it cannot run yet",
-                               model_layer_specs[fused->whole].name);
+        int64_t row = 0;
         for (int i = 0; at && i < MODEL_MAX_PARTS && fused->parts[i]; i++) {
             const model_tensor_spec *spec = &model_layer_specs[fused->parts[i]];
             model_tensor part = {.data = at,
                                  .dtype = whole->dtype,
                                  .rows = model_extent_value(b->config, spec->rows),
                                  .cols = model_extent_value(b->config, spec->cols)};
+            if (!take_planes(whole, row, &part))
+                return engine_fail(b->err, "%s has scales that its parts share: it cannot run yet",
+                                   model_layer_specs[fused->whole].name);
+            row += part.rows;
             at += weft_dtype_row_bytes(part.dtype, part.cols) * part.rows;
             layer->tensors[fused->parts[i]] = part;
         }

@@ -265,8 +265,8 @@ const ggml_type_info *quantize_mix_choose(const quantize_mix *mix, const quantiz
                                           const char *name, uint32_t rank, const int64_t *shape,
                                           const ggml_type_info *type)
 {
-    if (!is_matrix(name, rank, shape))
-        return type;
+    if (!is_matrix(name, rank, shape)) // (formats of folders have no number in files)
+        return type->id == GGML_TYPE_NO_ID ? ggml_type_of(WEFT_F32) : type;
     weft_dtype format = fitting(format_for(mix, facts, name), shape[0]);
     return ggml_type_of(format);
 }

@@ -1,90 +1,34 @@
 // SPDX-License-Identifier: MIT
 // config.json to GGUF's keys.
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "engine/safetensors/checkpoint_parts.h"
+#include "engine/safetensors/checkpoint_keys.h"
 
 enum { MAX_LAYERS = 1024 }; // more are refused by the engine
 
-typedef struct writer {
-    checkpoint *c;
-    gguf_output *output;
-    engine_error *err;
-} writer;
-
-static const char *key_of(const writer *w, const char *tail, char key[128])
-{
-    snprintf(key, 128, "%s.%s", w->c->family->architecture, tail);
-    return key;
-}
-
-static bool fail_number(const writer *w, const char *name)
-{
-    return engine_fail(w->err,
-                       "config.json: '%s' is missing or no number from 1 to 2^31; download it "
-                       "again",
-                       name);
-}
-
-// An integer; `fallback` where it is missing or null, which a negative fallback does not allow.
-static bool read_int(const writer *w, const json_t *object, const char *name, int64_t fallback,
-                     int64_t *value)
-{
-    const json_t *number = json_object_get(object, name);
-    *value = fallback;
-    if (!number || json_is_null(number))
-        return fallback >= 0 || fail_number(w, name);
-    *value = json_integer_value(number);
-    return (json_is_integer(number) && *value >= 1 && *value < INT32_MAX) || fail_number(w, name);
-}
-
-static bool put_int(const writer *w, const char *name, const char *tail, int64_t fallback,
-                    int64_t *value)
-{
-    char key[128];
-    if (!read_int(w, w->c->config, name, fallback, value))
-        return false;
-    if (*value > 0)
-        gguf_output_u32(w->output, key_of(w, tail, key), (uint32_t)*value);
-    return true;
-}
-
-static bool put_float(const writer *w, const json_t *object, const char *name, const char *tail)
-{
-    char key[128];
-    const json_t *number = json_object_get(object, name);
-    if (!number || json_is_null(number))
-        return true;
-    if (!json_is_number(number))
-        return engine_fail(w->err, "config.json: '%s' is no number; download it again", name);
-    gguf_output_f32(w->output, key_of(w, tail, key), (float)json_number_value(number));
-    return true;
-}
-
 // Frequencies are divided by factors that the tensors bring (checkpoint_add_factors), scores grow with the
 // context beyond the original one.
-static bool put_long(const writer *w, const json_t *scaling)
+static bool put_long(const checkpoint_writer *w, const json_t *scaling)
 {
     char key[128];
     int64_t original = 0, context;
     const json_t *factor = json_object_get(scaling, "attention_factor");
-    if (!read_int(w, scaling, "original_max_position_embeddings", 0, &original) ||
-        (original == 0 &&
-         !read_int(w, w->c->config, "original_max_position_embeddings", -1, &original)) ||
-        !read_int(w, w->c->config, "max_position_embeddings", -1, &context))
+    if (!checkpoint_read_int(w, scaling, "original_max_position_embeddings", 0, &original) ||
+        (original == 0 && !checkpoint_read_int(w, w->c->config, "original_max_position_embeddings",
+                                               -1, &original)) ||
+        !checkpoint_read_int(w, w->c->config, "max_position_embeddings", -1, &context))
         return false;
     double times = (double)context / (double)original;
     double by = times > 1 ? sqrt(1 + log(times) / log((double)original)) : 1;
     by = json_is_number(factor) ? json_number_value(factor) : by;
-    gguf_output_u32(w->output, key_of(w, "rope.scaling.original_context_length", key),
+    gguf_output_u32(w->output, checkpoint_key(w, "rope.scaling.original_context_length", key),
                     (uint32_t)original);
-    gguf_output_f32(w->output, key_of(w, "rope.scaling.attn_factor", key), (float)by);
+    gguf_output_f32(w->output, checkpoint_key(w, "rope.scaling.attn_factor", key), (float)by);
     return true;
 }
 
-static bool put_scaling(const writer *w, const json_t *scaling)
+static bool put_scaling(const checkpoint_writer *w, const json_t *scaling)
 {
     char key[128];
     const char *type = json_string_value(json_object_get(scaling, "rope_type"));
@@ -95,26 +39,26 @@ static bool put_scaling(const writer *w, const json_t *scaling)
         return true;
     if (strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0)
         return put_long(w, scaling);
-    gguf_output_text(w->output, key_of(w, "rope.scaling.type", key), type);
-    if (!read_int(w, scaling, "original_max_position_embeddings", 0, &original))
+    gguf_output_text(w->output, checkpoint_key(w, "rope.scaling.type", key), type);
+    if (!checkpoint_read_int(w, scaling, "original_max_position_embeddings", 0, &original))
         return false;
     if (original > 0)
-        gguf_output_u32(w->output, key_of(w, "rope.scaling.original_context_length", key),
+        gguf_output_u32(w->output, checkpoint_key(w, "rope.scaling.original_context_length", key),
                         (uint32_t)original);
     const json_t *mscale = json_object_get(scaling, "mscale_all_dim");
     if (w->c->family->latent && json_is_number(mscale))
-        gguf_output_f32(w->output, key_of(w, "rope.scaling.yarn_log_multiplier", key),
+        gguf_output_f32(w->output, checkpoint_key(w, "rope.scaling.yarn_log_multiplier", key),
                         0.1f * (float)json_number_value(mscale));
-    return put_float(w, scaling, "factor", "rope.scaling.factor") &&
-           put_float(w, scaling, "low_freq_factor", "rope.scaling.low_freq_factor") &&
-           put_float(w, scaling, "high_freq_factor", "rope.scaling.high_freq_factor") &&
-           put_float(w, scaling, "attention_factor", "rope.scaling.yarn_attn_factor") &&
-           put_float(w, scaling, "beta_fast", "rope.scaling.yarn_beta_fast") &&
-           put_float(w, scaling, "beta_slow", "rope.scaling.yarn_beta_slow");
+    return checkpoint_put_float(w, scaling, "factor", "rope.scaling.factor") &&
+           checkpoint_put_float(w, scaling, "low_freq_factor", "rope.scaling.low_freq_factor") &&
+           checkpoint_put_float(w, scaling, "high_freq_factor", "rope.scaling.high_freq_factor") &&
+           checkpoint_put_float(w, scaling, "attention_factor", "rope.scaling.yarn_attn_factor") &&
+           checkpoint_put_float(w, scaling, "beta_fast", "rope.scaling.yarn_beta_fast") &&
+           checkpoint_put_float(w, scaling, "beta_slow", "rope.scaling.yarn_beta_slow");
 }
 
 // How many elements of a head rotate.
-static bool put_rotary(const writer *w, const json_t *rope, int64_t head_dim)
+static bool put_rotary(const checkpoint_writer *w, const json_t *rope, int64_t head_dim)
 {
     char key[128];
     const json_t *share = json_object_get(rope, "partial_rotary_factor");
@@ -125,14 +69,14 @@ static bool put_rotary(const writer *w, const json_t *rope, int64_t head_dim)
         return engine_fail(w->err, "config.json: 'partial_rotary_factor' is %g, outside 0 to 1: %s",
                            part, "download it again");
     if (!w->c->family->latent)
-        gguf_output_u32(w->output, key_of(w, "rope.dimension_count", key),
+        gguf_output_u32(w->output, checkpoint_key(w, "rope.dimension_count", key),
                         (uint32_t)(part * (double)head_dim));
     return true;
 }
 
 // Newer files have rope_theta and the scaling in rope_parameters, older ones beside the other numbers; and
 // where layers with a window rotate by themselves, each kind of layer has its own.
-static bool put_rope(const writer *w, int64_t head_dim)
+static bool put_rope(const checkpoint_writer *w, int64_t head_dim)
 {
     const json_t *config = w->c->config, *scaling = json_object_get(config, "rope_parameters");
     const json_t *whole = json_object_get(scaling, "full_attention");
@@ -142,14 +86,16 @@ static bool put_rope(const writer *w, int64_t head_dim)
     const json_t *base = json_is_object(scaling) ? scaling : config;
     if (!json_is_object(scaling))
         scaling = json_object_get(config, "rope_scaling");
-    return put_rotary(w, base, head_dim) && put_float(w, base, "rope_theta", "rope.freq_base") &&
-           put_float(w, local ? local : config, local ? "rope_theta" : "rope_local_base_freq",
-                     "rope.freq_base_swa") &&
+    return put_rotary(w, base, head_dim) &&
+           checkpoint_put_float(w, base, "rope_theta", "rope.freq_base") &&
+           checkpoint_put_float(w, local ? local : config,
+                                local ? "rope_theta" : "rope_local_base_freq",
+                                "rope.freq_base_swa") &&
            (!json_is_object(scaling) || put_scaling(w, scaling));
 }
 
 // Whether the n-th layer sees all keys, as the config has it; *said stays false where it does not say.
-static bool sees_all(const writer *w, size_t n, bool *said)
+static bool sees_all(const checkpoint_writer *w, size_t n, bool *said)
 {
     const json_t *pattern = json_object_get(w->c->config, "sliding_window_pattern");
     const json_t *type = json_array_get(json_object_get(w->c->config, "layer_types"), n);
@@ -169,7 +115,7 @@ static bool sees_all(const writer *w, size_t n, bool *said)
 }
 
 // Which layers have a window and which rotate is the family's: a config that says otherwise cannot run.
-static bool check_layers(const writer *w)
+static bool check_layers(const checkpoint_writer *w)
 {
     const checkpoint_family *family = w->c->family;
     const json_t *window = json_object_get(w->c->config, "sliding_window");
@@ -194,7 +140,7 @@ static bool check_layers(const writer *w)
 }
 
 // Scales and caps that some families have.
-static bool put_factors(const writer *w)
+static bool put_factors(const checkpoint_writer *w)
 {
     static const char *const names[][2] = {
         {"attention_multiplier", "attention.scale"},
@@ -208,36 +154,36 @@ static bool put_factors(const writer *w)
     char key[128];
     const json_t *scalar = json_object_get(w->c->config, "query_pre_attn_scalar");
     if (json_is_number(scalar) && json_number_value(scalar) > 0)
-        gguf_output_f32(w->output, key_of(w, "attention.scale", key),
+        gguf_output_f32(w->output, checkpoint_key(w, "attention.scale", key),
                         (float)(1 / sqrt(json_number_value(scalar))));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!put_float(w, w->c->config, names[i][0], names[i][1]))
+        if (!checkpoint_put_float(w, w->c->config, names[i][0], names[i][1]))
             return false;
     const json_t *depth = json_object_get(w->c->config, "scale_depth");
     const json_t *base = json_object_get(w->c->config, "dim_model_base");
     if (json_is_number(depth))
-        gguf_output_f32(w->output, key_of(w, "residual_scale", key),
+        gguf_output_f32(w->output, checkpoint_key(w, "residual_scale", key),
                         (float)(json_number_value(depth) / sqrt((double)w->c->layers)));
     if (json_is_number(base))
-        gguf_output_f32(w->output, key_of(w, "logit_scale", key),
+        gguf_output_f32(w->output, checkpoint_key(w, "logit_scale", key),
                         (float)(json_number_value(json_object_get(w->c->config, "hidden_size")) /
                                 json_number_value(base)));
     return true;
 }
 
-static bool put_norm_eps(const writer *w)
+static bool put_norm_eps(const checkpoint_writer *w)
 {
     const char *key = w->c->family->layer_norm ? "attention.layer_norm_epsilon"
                                                : "attention.layer_norm_rms_epsilon";
     const char *name = json_object_get(w->c->config, "rms_norm_eps") && !w->c->family->layer_norm
                            ? "rms_norm_eps"
                            : "layer_norm_eps";
-    return put_float(w, w->c->config, name, key);
+    return checkpoint_put_float(w, w->c->config, name, key);
 }
 
 // The function of the feed-forward blocks, which the engine knows or refuses. Gemma's first configs say gelu and
 // leave hidden_activation out: those models were made, and are run by everybody, with its tanh form.
-static bool put_function(const writer *w)
+static bool put_function(const checkpoint_writer *w)
 {
     static const char *const names[] = {"hidden_activation", "hidden_act", "activation_function",
                                         "activation"};
@@ -251,139 +197,77 @@ static bool put_function(const writer *w)
             return engine_fail(w->err, "config.json: '%s' is no name; download it again", names[i]);
         if (i > 0 && strcmp(name, "gelu") == 0 && strcmp(w->c->family->model_type, "gemma") == 0)
             name = "gelu_pytorch_tanh";
-        gguf_output_text(w->output, key_of(w, "hidden_activation", key), name);
+        gguf_output_text(w->output, checkpoint_key(w, "hidden_activation", key), name);
         return true;
     }
     return true;
 }
 
-static bool put_window(const writer *w)
+static bool put_window(const checkpoint_writer *w)
 {
     int64_t window;
     const json_t *use = json_object_get(w->c->config, "use_sliding_window");
     if (json_is_false(use))
         return true;
-    return put_int(w, "sliding_window", "attention.sliding_window", 0, &window);
-}
-
-// How the experts of a token are chosen, where the config says.
-static bool put_routing(const writer *w)
-{
-    char key[128];
-    int64_t groups, used, shared, dense;
-    const json_t *config = w->c->config;
-    const char *method = json_string_value(json_object_get(config, "topk_method"));
-    const char *score = json_string_value(json_object_get(config, "scoring_func"));
-    bool grouped = !method || strcmp(method, "greedy") != 0;
-    if (score)
-        gguf_output_u32(w->output, key_of(w, "expert_gating_func", key),
-                        strcmp(score, "sigmoid") == 0 ? 2 : 1);
-    if (grouped && (!put_int(w, "n_group", "expert_group_count", 0, &groups) ||
-                    !put_int(w, "topk_group", "expert_group_used_count", 0, &used)))
-        return false;
-    const json_t *first = json_object_get(config, "first_k_dense_replace");
-    dense = json_integer_value(first);
-    if (json_is_integer(first) && dense >= 0 && dense < INT32_MAX)
-        gguf_output_u32(w->output, key_of(w, "leading_dense_block_count", key), (uint32_t)dense);
-    return put_int(w, "n_shared_experts", "expert_shared_count", 0, &shared) &&
-           put_float(w, config, "routed_scaling_factor", "expert_weights_scale");
-}
-
-// Which layers have experts, where not all have: as the config has it, the last of every so many.
-static bool put_places(const writer *w)
-{
-    int64_t step, expected, period;
-    const json_t *places = json_object_get(w->c->config, "moe_layers"), *one;
-    size_t n;
-    bool fits = true;
-    if (!put_int(w, "interleave_moe_layer_step", "interleave_moe_layer_step", 0, &step) ||
-        (w->c->family->some_sparse &&
-         !put_int(w, "moe_every_n_layers", "moe_every_n_layers", 0, &period)))
-        return false;
-    expected = step - 1;
-    json_array_foreach(places, n, one)
-    {
-        fits = fits && json_is_integer(one) && json_integer_value(one) == expected;
-        expected += step;
-    }
-    return (fits && (!json_is_array(places) || expected >= w->c->layers)) ||
-           engine_fail(w->err, "config.json: layers with experts ('moe_layers') that are not the "
-                               "last of every so many cannot run yet");
+    return checkpoint_put_int(w, "sliding_window", "attention.sliding_window", 0, &window);
 }
 
 // How queries grow with their position, and whether heads have a length of 1 (Llama 4).
-static bool put_growth(const writer *w)
+static bool put_growth(const checkpoint_writer *w)
 {
     char key[128];
     int64_t length;
     const json_t *config = w->c->config, *units = json_object_get(config, "use_qk_norm");
     const json_t *tunes = json_object_get(config, "attn_temperature_tuning");
-    if (!put_int(w, "floor_scale", "attention.temperature_length", 0, &length))
+    if (!checkpoint_put_int(w, "floor_scale", "attention.temperature_length", 0, &length))
         return false;
     if (length == 0)
         return true;
-    gguf_output_bool(w->output, key_of(w, "attention.unit_heads", key), json_is_true(units));
+    gguf_output_bool(w->output, checkpoint_key(w, "attention.unit_heads", key),
+                     json_is_true(units));
     if (!json_is_false(tunes) && !(json_is_integer(tunes) && json_integer_value(tunes) == 0))
-        return put_float(w, config, "attn_scale", "attention.temperature_scale");
-    gguf_output_f32(w->output, key_of(w, "attention.temperature_scale", key), 0);
+        return checkpoint_put_float(w, config, "attn_scale", "attention.temperature_scale");
+    gguf_output_f32(w->output, checkpoint_key(w, "attention.temperature_scale", key), 0);
     return true;
 }
 
-// The numbers of a mixture.
-static bool put_experts(const writer *w)
-{
-    char key[128];
-    int64_t used, wide, shared;
-    const json_t *norm = json_object_get(w->c->config, "norm_topk_prob");
-    if (!read_int(w, w->c->config, "num_experts", 0, &w->c->experts))
-        return false;
-    if (w->c->experts == 0)
-        return true;
-    gguf_output_u32(w->output, key_of(w, "expert_count", key), (uint32_t)w->c->experts);
-    if (json_is_boolean(norm))
-        gguf_output_bool(w->output, key_of(w, "expert_weights_norm", key), json_is_true(norm));
-    return put_int(w, "num_experts_per_tok", "expert_used_count", -1, &used) &&
-           put_int(w, "moe_intermediate_size", "expert_feed_forward_length", 0, &wide) &&
-           put_int(w, "shared_expert_intermediate_size", "expert_shared_feed_forward_length", 0,
-                   &shared) &&
-           put_places(w) && put_routing(w);
-}
-
 // Keys are [latent | rotated] of one head for all, values their latent part.
-static bool put_latent(const writer *w)
+static bool put_latent(const checkpoint_writer *w)
 {
     char key[128];
     checkpoint *c = w->c;
     int64_t rank, rotary, q_rank;
-    if (!put_int(w, "kv_lora_rank", "attention.kv_lora_rank", -1, &rank) ||
-        !put_int(w, "qk_rope_head_dim", "rope.dimension_count", -1, &rotary) ||
-        !read_int(w, c->config, "qk_nope_head_dim", -1, &c->plain_dim) ||
-        !put_int(w, "v_head_dim", "attention.value_length_mla", -1, &c->value_dim) ||
-        !put_int(w, "q_lora_rank", "attention.q_lora_rank", 0, &q_rank))
+    if (!checkpoint_put_int(w, "kv_lora_rank", "attention.kv_lora_rank", -1, &rank) ||
+        !checkpoint_put_int(w, "qk_rope_head_dim", "rope.dimension_count", -1, &rotary) ||
+        !checkpoint_read_int(w, c->config, "qk_nope_head_dim", -1, &c->plain_dim) ||
+        !checkpoint_put_int(w, "v_head_dim", "attention.value_length_mla", -1, &c->value_dim) ||
+        !checkpoint_put_int(w, "q_lora_rank", "attention.q_lora_rank", 0, &q_rank))
         return false;
-    gguf_output_u32(w->output, key_of(w, "attention.head_count_kv", key), 1);
-    gguf_output_u32(w->output, key_of(w, "attention.key_length", key), (uint32_t)(rank + rotary));
-    gguf_output_u32(w->output, key_of(w, "attention.value_length", key), (uint32_t)rank);
-    gguf_output_u32(w->output, key_of(w, "attention.key_length_mla", key),
+    gguf_output_u32(w->output, checkpoint_key(w, "attention.head_count_kv", key), 1);
+    gguf_output_u32(w->output, checkpoint_key(w, "attention.key_length", key),
+                    (uint32_t)(rank + rotary));
+    gguf_output_u32(w->output, checkpoint_key(w, "attention.value_length", key), (uint32_t)rank);
+    gguf_output_u32(w->output, checkpoint_key(w, "attention.key_length_mla", key),
                     (uint32_t)(c->plain_dim + rotary));
     return true;
 }
 
-static bool put_heads(const writer *w, int64_t hidden)
+static bool put_heads(const checkpoint_writer *w, int64_t hidden)
 {
     checkpoint *c = w->c;
     int64_t even;
     if (c->family->latent)
-        return read_int(w, c->config, "num_key_value_heads", c->q_heads, &c->kv_heads) &&
+        return checkpoint_read_int(w, c->config, "num_key_value_heads", c->q_heads, &c->kv_heads) &&
                put_latent(w);
     even = hidden / c->q_heads > 0 ? hidden / c->q_heads : 1;
-    return put_int(w, "num_key_value_heads", "attention.head_count_kv", c->q_heads, &c->kv_heads) &&
-           put_int(w, "head_dim", "attention.key_length", even, &c->head_dim) &&
-           put_int(w, "head_dim", "attention.value_length", even, &c->head_dim);
+    return checkpoint_put_int(w, "num_key_value_heads", "attention.head_count_kv", c->q_heads,
+                              &c->kv_heads) &&
+           checkpoint_put_int(w, "head_dim", "attention.key_length", even, &c->head_dim) &&
+           checkpoint_put_int(w, "head_dim", "attention.value_length", even, &c->head_dim);
 }
 
 // What a reranker's classifier reads, where the config says; which function it has is the family's.
-static bool put_classifier(const writer *w)
+static bool put_classifier(const checkpoint_writer *w)
 {
     char key[128];
     const char *pooling = json_string_value(json_object_get(w->c->config, "classifier_pooling"));
@@ -395,7 +279,7 @@ static bool put_classifier(const writer *w)
     if (pooling && strcmp(pooling, "mean") != 0 && strcmp(pooling, "cls") != 0)
         return engine_fail(w->err, "config.json: a classifier of '%.32s' cannot run yet", pooling);
     if (pooling)
-        gguf_output_u32(w->output, key_of(w, "classifier.pooling_type", key),
+        gguf_output_u32(w->output, checkpoint_key(w, "classifier.pooling_type", key),
                         strcmp(pooling, "mean") == 0 ? 1 : 2);
     return true;
 }
@@ -411,7 +295,7 @@ static bool is_reranker(const checkpoint *c)
 }
 
 // What encoders say beside the numbers of all models: how a text becomes one vector, or a score.
-static bool put_encoder(const writer *w)
+static bool put_encoder(const checkpoint_writer *w)
 {
     static const char *const ways[] = {"pooling_mode_mean_tokens", "pooling_mode_cls_token",
                                        "pooling_mode_lasttoken"};
@@ -422,12 +306,12 @@ static bool put_encoder(const writer *w)
     json_t *pooling = checkpoint_json(w->c, "1_Pooling/config.json", &missing, w->err);
     if (!pooling && !missing)
         return false;
-    gguf_output_bool(w->output, key_of(w, "attention.causal", key), false);
+    gguf_output_bool(w->output, checkpoint_key(w, "attention.causal", key), false);
     if (missing && is_reranker(w->c))
-        gguf_output_u32(w->output, key_of(w, "pooling_type", key), 4);
+        gguf_output_u32(w->output, checkpoint_key(w, "pooling_type", key), 4);
     for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++)
         if (json_is_true(json_object_get(pooling, ways[i]))) {
-            gguf_output_u32(w->output, key_of(w, "pooling_type", key), i + 1);
+            gguf_output_u32(w->output, checkpoint_key(w, "pooling_type", key), i + 1);
             break;
         }
     json_decref(pooling);
@@ -435,7 +319,7 @@ static bool put_encoder(const writer *w)
 }
 
 // What the code of nomic-bert's folders could do besides, and no model of it does.
-static bool check_nomic(const writer *w)
+static bool check_nomic(const checkpoint_writer *w)
 {
     static const char *const names[] = {"prenorm",
                                         "parallel_block",
@@ -458,7 +342,7 @@ static bool check_nomic(const writer *w)
 }
 
 // What would change what the layers do, and that no family here has.
-static bool check_words(const writer *w)
+static bool check_words(const checkpoint_writer *w)
 {
     char key[128];
     const json_t *parallel = json_object_get(w->c->config, "use_parallel_residual");
@@ -483,14 +367,14 @@ static bool check_words(const writer *w)
         return engine_fail(w->err, "config.json: blocks of stablelm that lie side by side cannot "
                                    "run yet");
     if (w->c->family->qkv == CHECKPOINT_QKV_PER_HEAD && json_is_boolean(parallel))
-        gguf_output_bool(w->output, key_of(w, "use_parallel_residual", key),
+        gguf_output_bool(w->output, checkpoint_key(w, "use_parallel_residual", key),
                          json_is_true(parallel));
     return true;
 }
 
 bool checkpoint_read_config(checkpoint *c, gguf_output *output, engine_error *err)
 {
-    const writer w = {c, output, err};
+    const checkpoint_writer w = {c, output, err};
     int64_t hidden, wide, context;
     if (!checkpoint_settle_config(c, err) || !checkpoint_read_quantization(c, err))
         return false;
@@ -498,14 +382,15 @@ bool checkpoint_read_config(checkpoint *c, gguf_output *output, engine_error *er
     gguf_output_text(output, "general.architecture", c->family->architecture);
     gguf_output_text(output, "general.name", name && *name ? name : c->family->architecture);
     gguf_output_u32(output, "general.file_type", 1);
-    bool good = put_int(&w, "num_hidden_layers", "block_count", -1, &c->layers) &&
-                put_int(&w, "hidden_size", "embedding_length", -1, &hidden) &&
-                put_int(&w, "intermediate_size", "feed_forward_length", -1, &wide) &&
-                put_int(&w, "max_position_embeddings", "context_length", -1, &context) &&
-                put_int(&w, "num_attention_heads", "attention.head_count", -1, &c->q_heads) &&
-                put_heads(&w, hidden) && put_norm_eps(&w) && put_rope(&w, c->head_dim) &&
-                put_window(&w) && put_function(&w) && check_layers(&w) && put_factors(&w) &&
-                put_experts(&w) && put_growth(&w) && put_encoder(&w) && check_words(&w);
+    bool good =
+        checkpoint_put_int(&w, "num_hidden_layers", "block_count", -1, &c->layers) &&
+        checkpoint_put_int(&w, "hidden_size", "embedding_length", -1, &hidden) &&
+        checkpoint_put_int(&w, "intermediate_size", "feed_forward_length", -1, &wide) &&
+        checkpoint_put_int(&w, "max_position_embeddings", "context_length", -1, &context) &&
+        checkpoint_put_int(&w, "num_attention_heads", "attention.head_count", -1, &c->q_heads) &&
+        put_heads(&w, hidden) && put_norm_eps(&w) && put_rope(&w, c->head_dim) && put_window(&w) &&
+        put_function(&w) && check_layers(&w) && put_factors(&w) && checkpoint_put_experts(&w) &&
+        put_growth(&w) && put_encoder(&w) && check_words(&w);
     const json_t *tied = json_object_get(c->config, "tie_word_embeddings");
     c->tied = json_is_boolean(tied) ? json_is_true(tied) : c->family->tied;
     return good;

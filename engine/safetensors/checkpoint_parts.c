@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "engine/base/alloc.h"
@@ -34,6 +35,26 @@ void *checkpoint_alloc(checkpoint *c, size_t size_bytes)
     void *copy = engine_alloc(size_bytes, 1);
     if (copy)
         c->copies[c->copy_count++] = copy;
+    return copy;
+}
+
+void checkpoint_drop(checkpoint *c, size_t first, size_t end)
+{
+    if (first == end) // there may be none at all
+        return;
+    for (size_t i = first; i < end; i++)
+        free(c->copies[i]);
+    memmove(c->copies + first, c->copies + end, (c->copy_count - end) * sizeof *c->copies);
+    c->copy_count -= end - first;
+}
+
+const void *checkpoint_aligned(checkpoint *c, const safetensor *from, size_t alignment)
+{
+    if ((uintptr_t)from->data % alignment == 0)
+        return from->data;
+    void *copy = checkpoint_alloc(c, from->size_bytes);
+    if (copy)
+        memcpy(copy, from->data, from->size_bytes);
     return copy;
 }
 

@@ -56,6 +56,7 @@ typedef enum checkpoint_rows {
     CHECKPOINT_ROWS_OF_KEYS,
     CHECKPOINT_ROWS_FUSED,     // queries, keys and values
     CHECKPOINT_ROWS_OF_LATENT, // keys and values of all heads, made from the latent
+    CHECKPOINT_ROWS_STACKED, // of all experts of a layer (MLX), or of all heads, one matrix behind the other
 } checkpoint_rows;
 
 typedef struct checkpoint {
@@ -138,6 +139,8 @@ bool checkpoint_transpose(checkpoint *c, gguf_tensor *to, engine_error *err);
 // for the values; both have their names already.
 bool checkpoint_split_latent(checkpoint *c, const gguf_tensor *whole, gguf_tensor to[2],
                              engine_error *err);
+// The numbers that codes and what lies beside them stand for, in f32.
+bool checkpoint_decode(checkpoint *c, gguf_tensor *to, engine_error *err);
 // Leaves out rows of the table of positions that no token uses.
 void checkpoint_skip_positions(const checkpoint *c, gguf_tensor *to);
 // The same numbers in f32, each plus `plus`.
@@ -145,6 +148,9 @@ bool checkpoint_widen(checkpoint *c, gguf_tensor *to, float plus, engine_error *
 
 // What a tensor of all experts of a layer is called behind its layer: "gate_up_proj_blocks"; NULL: it is none.
 const char *checkpoint_stack_name(const char *theirs);
+
+// Appends a block of 32 elements, of which 2 i and 2 i + 1 share a byte of `codes`; returns its end.
+uint8_t *checkpoint_put_mxfp4(uint8_t *to, uint8_t exponent, const uint8_t codes[16]);
 
 // All experts of a layer in one tensor (gpt-oss, Llama 4, nomic-bert); exponents: of codes, NULL for numbers. Makes *count of the
 // tensors of a file, at most 2.
@@ -156,9 +162,22 @@ bool checkpoint_add_stack(checkpoint *c, const safetensor *from, const safetenso
 bool checkpoint_expert_name(const char *module, char ours[GGUF_MAX_NAME_BYTES + 1],
                             int64_t *expert);
 
-// Copies an expert's matrix to its place among the others', for which *to is begun if it has no data yet.
+// Copies an expert's matrix and what lies beside it to its place among the others', for which *to is begun if it has no data yet.
 bool checkpoint_add_expert(checkpoint *c, const gguf_tensor *matrix, int64_t expert,
                            gguf_tensor *to, engine_error *err);
+
+// The tensors of a matrix of MLX, or of those of all experts: codes, and NULL or what lies beside them.
+typedef struct checkpoint_mlx_parts {
+    const char *module; // as config.json names it
+    const safetensor *codes, *scales, *biases, *global;
+} checkpoint_mlx_parts;
+
+// Sets format, data, planes, shape[0] and, where data is made anew, size_bytes of `to`.
+bool checkpoint_read_mlx(checkpoint *c, const checkpoint_mlx_parts *parts, gguf_tensor *to,
+                         engine_error *err);
+
+// The mode that an entry of config.json names and weft does not know, or NULL; *known: those it does.
+const char *checkpoint_mlx_modes(const json_t *settings, const char **known);
 
 // The tensors of a matrix of GPTQ or AWQ; each but the codes may be missing (NULL), which is refused where it must not.
 typedef struct checkpoint_integers_parts {
@@ -169,7 +188,12 @@ typedef struct checkpoint_integers_parts {
 bool checkpoint_read_integers(checkpoint *c, const checkpoint_integers_parts *parts,
                               gguf_tensor *to, engine_error *err);
 
+// The data of a tensor, copied if it does not begin at a multiple of `alignment`; NULL when memory is short.
+const void *checkpoint_aligned(checkpoint *c, const safetensor *from, size_t alignment);
+
 // Memory that lives as long as the model, zeroed; NULL when memory is short.
 void *checkpoint_alloc(checkpoint *c, size_t size_bytes);
+// Releases some of c->copies before that.
+void checkpoint_drop(checkpoint *c, size_t first, size_t end);
 
 #endif

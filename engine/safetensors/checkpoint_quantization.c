@@ -28,11 +28,11 @@ bool checkpoint_read_quantization(checkpoint *c, engine_error *err)
 {
     const json_t *mlx = json_object_get(c->config, "quantization");
     const json_t *other = json_object_get(c->config, "quantization_config");
-    const char *mode = json_string_value(json_object_get(mlx, "mode"));
+    const char *known, *mode = checkpoint_mlx_modes(mlx, &known);
     const char *method = json_string_value(json_object_get(other, "quant_method"));
-    if (mode && strcmp(mode, "affine") != 0)
+    if (mode)
         return engine_fail(
-            err, "MLX quantisation of mode '%.32s' cannot be read yet: weft reads affine", mode);
+            err, "MLX quantisation of mode '%.32s' cannot be read yet: weft reads %s", mode, known);
     if (method && (strcmp(method, "gptq") == 0 || strcmp(method, "awq") == 0))
         return read_integers(c, other, method[0] == 'a', err);
     const char *form = json_string_value(json_object_get(other, "format"));

@@ -148,9 +148,6 @@ bool checkpoint_split_latent(checkpoint *c, const gguf_tensor *whole, gguf_tenso
 {
     int64_t plain = c->plain_dim, value = c->value_dim, rank = whole->shape[0], per_head;
     size_t size = (size_t)weft_dtype_block_bytes(whole->dtype), bytes;
-    if (whole->planes.scales || weft_dtype_block_elems(whole->dtype) != 1)
-        return engine_fail(
-            err, "%s in codes cannot be read yet: keys are the other way round in it", whole->name);
     if (!checked_add_i64(plain, value, &per_head) || whole->rank != 2 || plain < 1 || value < 1 ||
         whole->shape[1] % c->q_heads != 0 || whole->shape[1] / c->q_heads != per_head)
         return engine_fail(err, "%s has %lld rows, not %lld and %lld for each of %lld heads; %s",
@@ -182,6 +179,44 @@ bool checkpoint_split_latent(checkpoint *c, const gguf_tensor *whole, gguf_tenso
         to[part].element_count = rows[part] * rank * c->q_heads;
         to[part].size_bytes = bytes * (size_t)c->q_heads;
     }
+    return true;
+}
+
+bool checkpoint_decode(checkpoint *c, gguf_tensor *to, engine_error *err)
+{
+    const gguf_planes *planes = &to->planes;
+    const int64_t cols = to->shape[0], rows = to->element_count / cols;
+    const int64_t row_bytes = weft_dtype_row_bytes(to->dtype, cols);
+    size_t bytes;
+    if (!planes->scales && weft_dtype_block_elems(to->dtype) == 1 &&
+        weft_dtype_block_bytes(to->dtype) > 1)
+        return true;
+    float *y = checked_mul((size_t)to->element_count, sizeof *y, &bytes)
+                   ? checkpoint_alloc(c, bytes)
+                   : NULL;
+    if (!y)
+        return fail_memory(to, err);
+    weft_row_planes from = {.size = sizeof from,
+                            .dtype = to->dtype,
+                            .scale_dtype = planes->scale_dtype,
+                            .scale_elems = planes->scale_cols};
+    for (int64_t row = 0; row < rows; row++) {
+        from.data = (const char *)to->data + row * row_bytes;
+        if (planes->scales) {
+            int64_t at =
+                row / planes->scale_rows *
+                weft_dtype_row_bytes(planes->scale_dtype, (cols - 1) / planes->scale_cols + 1);
+            from.scales = (const char *)planes->scales + at;
+            from.biases = planes->biases ? (const char *)planes->biases + at : NULL;
+        }
+        if (weft_dequantize_planes(&from, cols, y + row * cols) != WEFT_OK)
+            return engine_fail(err, "%s cannot be read as f32; %s", to->name, DAMAGED);
+    }
+    to->data = y;
+    to->planes = (gguf_planes){.scales = NULL};
+    to->dtype = WEFT_F32;
+    to->type = ggml_type_of(WEFT_F32);
+    to->size_bytes = bytes;
     return true;
 }
 

@@ -12,7 +12,7 @@
 
 #define DAMAGED "the model is damaged or of another kind: download it again"
 
-enum { CODE_BYTES = 16, BLOCK_BYTES = 17, BLOCK_ELEMS = 32, TILE = 32 };
+enum { CODE_BYTES = 16, BLOCK_ELEMS = 32, TILE = 32 };
 
 typedef struct stack {
     checkpoint *c;
@@ -28,14 +28,15 @@ typedef struct part {
     int64_t rows, first, step;
 } part;
 
-// Elements 2 i and 2 i + 1 share a byte in folders, i and i + 16 in files.
-static void put_block(uint8_t *to, uint8_t exponent, const uint8_t codes[CODE_BYTES])
+// Elements i and i + 16 share a byte in files.
+uint8_t *checkpoint_put_mxfp4(uint8_t *to, uint8_t exponent, const uint8_t codes[CODE_BYTES])
 {
     *to++ = exponent;
     for (int i = 0; i < CODE_BYTES; i++) {
         int low = codes[i / 2] >> (i % 2 * 4) & 15, high = codes[8 + i / 2] >> (i % 2 * 4) & 15;
-        to[i] = (uint8_t)(low | high << 4);
+        *to++ = (uint8_t)(low | high << 4);
     }
+    return to;
 }
 
 static void put_codes(const stack *s, const part *p, uint8_t *to)
@@ -43,9 +44,9 @@ static void put_codes(const stack *s, const part *p, uint8_t *to)
     const int64_t blocks = s->cols / BLOCK_ELEMS, rows = p->rows;
     for (int64_t n = 0; n < s->experts * rows; n++) {
         int64_t row = n / rows * s->rows + n % rows * p->step + p->first;
-        for (int64_t b = 0; b < blocks; b++, to += BLOCK_BYTES)
-            put_block(to, s->exponents->data[row * blocks + b],
-                      s->codes->data + (row * blocks + b) * CODE_BYTES);
+        for (int64_t b = 0; b < blocks; b++)
+            to = checkpoint_put_mxfp4(to, s->exponents->data[row * blocks + b],
+                                      s->codes->data + (row * blocks + b) * CODE_BYTES);
     }
 }
 

@@ -30,56 +30,11 @@ static const safetensor *find(const reader *r, const char *module, const char *t
     return name_table_find(&r->names, name, (size_t)length, &index) ? r->all[index] : NULL;
 }
 
-static const void *aligned(reader *r, const safetensor *from, size_t alignment)
-{
-    if ((uintptr_t)from->data % alignment == 0)
-        return from->data;
-    void *copy = checkpoint_alloc(r->c, from->size_bytes);
-    if (copy)
-        memcpy(copy, from->data, from->size_bytes);
-    return copy;
-}
-
 // --- quantised matrices ---------------------------------------------------------------------------------
-
-// The integer of a module's own entry in config.json, else of the whole model.
-static int64_t mlx_number(const reader *r, const char *module, const char *name, int64_t fallback)
-{
-    const json_t *all = r->c->quantization, *own = json_object_get(all, module);
-    const json_t *number = json_object_get(json_is_object(own) ? own : all, name);
-    if (!json_is_integer(number))
-        number = json_object_get(all, name);
-    return json_is_integer(number) ? json_integer_value(number) : fallback;
-}
 
 static bool fail_planes(const reader *r, const char *module)
 {
     return engine_fail(r->err, "the scales of %s do not fit its weights; %s", module, DAMAGED);
-}
-
-static bool read_mlx(reader *r, const char *module, const safetensor *weight,
-                     const safetensor *scales, gguf_tensor *to)
-{
-    char name[32];
-    const safetensor *biases = find(r, module, "biases");
-    int64_t group = mlx_number(r, module, "group_size", 64),
-            bits = mlx_number(r, module, "bits", 4);
-    int64_t cols = weight->shape[1] * 32 / (bits > 0 ? bits : 1);
-    snprintf(name, sizeof name, "mlx_q%d_g%d", (int)bits, (int)group);
-    to->dtype = weft_dtype_parse(name);
-    if (to->dtype == WEFT_DTYPE_NONE)
-        return engine_fail(r->err, "%s has %lld bits in groups of %lld, which weft cannot read",
-                           module, (long long)bits, (long long)group);
-    if (weight->rank != 2 || weight->shape[1] > INT32_MAX || !biases || cols % group != 0 ||
-        scales->rank != 2 || biases->rank != 2 || scales->shape[0] != weight->shape[0] ||
-        scales->shape[1] != cols / group || biases->shape[0] != scales->shape[0] ||
-        biases->shape[1] != scales->shape[1] || biases->dtype != scales->dtype ||
-        cols * bits / 32 != weight->shape[1])
-        return fail_planes(r, module);
-    to->shape[0] = cols;
-    to->planes = (gguf_planes){aligned(r, scales, 4), aligned(r, biases, 4),
-                               checkpoint_dtype(scales->dtype), 1, group};
-    return (to->planes.scales && to->planes.biases) || engine_fail(r->err, "out of memory");
 }
 
 // One scale for the matrix, for each row, or for each block of rows and columns.
@@ -95,15 +50,18 @@ static bool read_scaled(reader *r, const char *module, const safetensor *weight,
     int64_t scale_rows = (rows + down - 1) / down, scale_cols = (cols + across - 1) / across;
     const json_t *block =
         json_object_get(json_object_get(r->c->config, "quantization_config"), "weight_block_size");
-    if (down > 1 && across > 1 && json_array_size(block) == 2) {
-        scale_rows = json_integer_value(json_array_get(block, 0));
-        scale_cols = json_integer_value(json_array_get(block, 1));
+    const int64_t high = json_integer_value(json_array_get(block, 0)),
+                  wide = json_integer_value(json_array_get(block, 1));
+    const bool whole = scales->element_count == 1, by_rows = down == rows && across == 1;
+    if (high > 0 && wide > 0 && !whole && !by_rows) {
+        scale_rows = high < rows ? high : rows;
+        scale_cols = wide < cols ? wide : cols;
     }
     if (scale_rows < 1 || scale_cols < 1 || (rows + scale_rows - 1) / scale_rows != down ||
         (cols + scale_cols - 1) / scale_cols != across)
         return fail_planes(r, module);
-    to->planes = (gguf_planes){aligned(r, scales, 4), NULL, checkpoint_dtype(scales->dtype),
-                               scale_rows, scale_cols};
+    to->planes = (gguf_planes){checkpoint_aligned(r->c, scales, 4), NULL,
+                               checkpoint_dtype(scales->dtype), scale_rows, scale_cols};
     return to->planes.scales || engine_fail(r->err, "out of memory");
 }
 
@@ -130,8 +88,11 @@ static bool check_zeros(const reader *r, const char *module)
 static bool read_planes(reader *r, const char *module, const safetensor *weight, gguf_tensor *to)
 {
     const safetensor *scales = find(r, module, "scales");
-    if (weight->dtype == SAFETENSORS_U32 && scales)
-        return check_scales(r, scales) && read_mlx(r, module, weight, scales, to);
+    if (weight->dtype == SAFETENSORS_U32 && scales) {
+        const checkpoint_mlx_parts parts = {module, weight, scales, find(r, module, "biases"),
+                                            find(r, module, "global_scale")};
+        return checkpoint_read_mlx(r->c, &parts, to, r->err);
+    }
     to->dtype = checkpoint_dtype(weight->dtype);
     scales = find(r, module, "weight_scale_inv");
     if (!scales)
@@ -154,38 +115,42 @@ static bool is_integers(const reader *r, const safetensor *from)
 }
 
 // One matrix or vector, as it is in its file, or made of integers.
-static bool read_tensor(reader *r, const char *module, const safetensor *from, gguf_tensor *to)
+static bool read_tensor(reader *r, const checkpoint_name *name, const safetensor *from,
+                        gguf_tensor *to)
 {
+    const char *module = name->module;
+    const uint32_t most = name->rows == CHECKPOINT_ROWS_STACKED ? 3 : 2;
     if (is_integers(r, from)) {
         const checkpoint_integers_parts parts = {
             from, find(r, module, "qzeros"), find(r, module, "scales"), find(r, module, "g_idx")};
         return checkpoint_read_integers(r->c, &parts, to, r->err);
     }
-    if (from->rank < 1 || from->rank > 2 || from->element_count == 0)
+    if (from->rank < 1 || from->rank > most || from->element_count == 0)
         return engine_fail(r->err, "%s has %u dimensions or is empty; %s", from->name, from->rank,
                            DAMAGED);
     to->rank = from->rank;
     to->shape[0] = from->shape[from->rank - 1];
-    to->shape[1] = from->rank > 1 ? from->shape[0] : 1;
-    to->shape[2] = to->shape[3] = 1;
+    to->shape[1] = from->rank > 1 ? from->shape[from->rank - 2] : 1;
+    to->shape[2] = from->rank > 2 ? from->shape[0] : 1;
+    to->shape[3] = 1;
+    to->size_bytes = from->size_bytes;
+    to->data = from->data;
     if (!read_planes(r, module, from, to))
         return false;
     to->type = ggml_type_of(to->dtype);
-    to->element_count = to->shape[0] * to->shape[1];
-    to->size_bytes = from->size_bytes;
+    to->element_count = to->shape[0] * to->shape[1] * to->shape[2];
     return true;
 }
 
 // The tensor of all experts that this one belongs to: one of the first r->stacks.
-static bool add_expert(reader *r, const char *module, const safetensor *from, int64_t expert,
+static bool add_expert(reader *r, const checkpoint_name *of, const safetensor *from, int64_t expert,
                        const char *name)
 {
-    gguf_tensor matrix = {.data = from->data};
-    size_t i = 0;
-    if (is_integers(r, from))
-        return engine_fail(r->err, "%s: experts of GPTQ and AWQ cannot be read yet", from->name);
-    if (!read_tensor(r, module, from, &matrix))
+    gguf_tensor matrix = {.data = NULL};
+    size_t i = 0, first = r->c->copy_count, end;
+    if (!read_tensor(r, of, from, &matrix))
         return false;
+    end = r->c->copy_count;
     while (i < r->count && strcmp(r->tensors[i].name, name) != 0)
         i++;
     if (i == r->count) {
@@ -195,17 +160,35 @@ static bool add_expert(reader *r, const char *module, const safetensor *from, in
         r->stacks++;
     }
     r->experts++;
-    return checkpoint_add_expert(r->c, &matrix, expert, &r->tensors[i], r->err);
+    bool good = checkpoint_add_expert(r->c, &matrix, expert, &r->tensors[i], r->err);
+    checkpoint_drop(r->c, first, end); // what the matrix alone was made of
+    return good;
 }
 
 // Keys' and values' matrices of latent attention, which folders have as one.
-static bool add_latent(reader *r, const gguf_tensor *whole, int layer)
+static bool add_latent(reader *r, gguf_tensor *whole, int layer)
 {
     gguf_tensor *to = &r->tensors[r->count];
+    size_t first = r->c->copy_count, end;
+    if (!checkpoint_decode(r->c, whole, r->err))
+        return false;
+    end = r->c->copy_count;
     snprintf(to[0].name, sizeof to[0].name, "blk.%d.attn_k_b.weight", layer);
     snprintf(to[1].name, sizeof to[1].name, "blk.%d.attn_v_b.weight", layer);
     r->count += 2;
-    return checkpoint_split_latent(r->c, whole, to, r->err);
+    bool good = checkpoint_split_latent(r->c, whole, to, r->err);
+    checkpoint_drop(r->c, first, end);
+    return good;
+}
+
+// Biases of experts are f32 in files, and matrices of latent attention numbers.
+static bool finish_stack(reader *r, const checkpoint_name *name, gguf_tensor *to)
+{
+    const char *tail = strrchr(name->ours, '.');
+    if (tail && strcmp(tail, ".bias") == 0)
+        return checkpoint_widen(r->c, to, 0, r->err);
+    return !r->c->family->latent || !strstr(name->ours, ".attn_") ||
+           checkpoint_decode(r->c, to, r->err);
 }
 
 // What is done to a tensor that stays one. Norms' weights may be stored less 1: they become f32, as files have
@@ -213,6 +196,8 @@ static bool add_latent(reader *r, const gguf_tensor *whole, int layer)
 static bool finish_tensor(reader *r, const checkpoint_name *name, gguf_tensor *to)
 {
     checkpoint *c = r->c;
+    if (name->rows == CHECKPOINT_ROWS_STACKED)
+        return finish_stack(r, name, to);
     if (c->family->plus_one && to->rank == 1)
         return checkpoint_widen(c, to, 1, r->err);
     if (c->family->transposed && name->layer >= 0 && to->rank == 2)
@@ -269,12 +254,12 @@ static bool add_tensor(reader *r, const safetensor *from)
         is_idle_bias(r, &name, from))
         return true;
     if (r->c->experts && checkpoint_expert_name(name.module, ours, &expert))
-        return add_expert(r, name.module, from, expert, ours);
+        return add_expert(r, &name, from, expert, ours);
     memcpy(to->name, name.ours, sizeof to->name);
-    if (!read_tensor(r, name.module, from, to))
+    if (!read_tensor(r, &name, from, to))
         return false;
-    if (!is_integers(r, from))
-        to->data = aligned(r, from, 4);
+    if (to->data == from->data)
+        to->data = checkpoint_aligned(r->c, from, 4);
     if (!to->data)
         return engine_fail(r->err, "out of memory for %s; close other programs", from->name);
     if (name.rows == CHECKPOINT_ROWS_OF_LATENT) {

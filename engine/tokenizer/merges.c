@@ -12,10 +12,16 @@
 
 enum { MAX_SCORED_BYTES = 256 }; // of a SentencePiece piece; they are made of at most 16 characters
 
-static size_t find_slot(const merge_table *table, uint32_t left, uint32_t right)
+// Where the search for a pair begins.
+static size_t first_slot(const merge_table *table, uint32_t left, uint32_t right)
 {
     uint64_t key = (uint64_t)left << 32 | right;
-    size_t slot = (size_t)XXH3_64bits(&key, sizeof key) & table->mask;
+    return (size_t)XXH3_64bits(&key, sizeof key) & table->mask;
+}
+
+static size_t find_slot(const merge_table *table, uint32_t left, uint32_t right)
+{
+    size_t slot = first_slot(table, left, right);
     for (;; slot = (slot + 1) & table->mask) {
         const merge_rule *rule = &table->slots[slot];
         if (rule->id == TOKENIZER_NONE || (rule->left == left && rule->right == right))
@@ -113,11 +119,19 @@ static bool resolve(const vocab *v, tokenizer_bytes merge, size_t rank, merge_te
 bool merges_from_list(merge_table *table, const vocab *v, const tokenizer_spec *spec,
                       engine_error *err)
 {
+    enum { AHEAD = 16 }; // rules that wait while their slots come from memory
     merge_text text = {0};
-    bool ok = reserve(table, spec->merge_count, err);
-    for (size_t i = 0; ok && i < spec->merge_count; i++) {
-        merge_rule rule = {.id = TOKENIZER_NONE};
-        ok = resolve(v, spec->merges[i], i, &text, &rule, err) && insert(table, rule, err);
+    merge_rule waiting[AHEAD];
+    const size_t count = spec->merge_count;
+    bool ok = reserve(table, count, err);
+    for (size_t i = 0; ok && i < count + AHEAD; i++) {
+        merge_rule *rule = &waiting[i % AHEAD];
+        ok = i < AHEAD || insert(table, *rule, err);
+        if (!ok || i >= count)
+            continue;
+        ok = resolve(v, spec->merges[i], i, &text, rule, err);
+        if (ok)
+            __builtin_prefetch(&table->slots[first_slot(table, rule->left, rule->right)], 1);
     }
     free(text.data);
     return ok;

@@ -22,7 +22,7 @@ static bool add_one(model_program *program, step_list *list, const program_linea
     const program_linear up = {.x = program->adapted,
                                .parts = {{.matrix = &adapter->b, .y = linear->parts[part].y}},
                                .y_stride = linear->y_stride,
-                               .residual = true,
+                               .residual = linear->parts[part].y,
                                .alpha = adapter->scale * (linear->alpha != 0 ? linear->alpha : 1),
                                .max_batch = linear->max_batch};
     return program_add_linear(program, list, &down, err) &&
@@ -40,7 +40,7 @@ bool program_add_embedding_adapters(model_program *program, float *stream, engin
                                   .y = program->adapted};
         const program_linear up = {.x = program->adapted,
                                    .parts = {{.matrix = &at->b, .y = stream}},
-                                   .residual = true,
+                                   .residual = stream,
                                    .alpha = at->scale * (scale != 0 ? scale : 1),
                                    .max_batch = program->bounds.max_tokens};
         if (!program_place_vector(program, &at->a, &rows.rows, err) ||

@@ -174,7 +174,7 @@ static bool add_linear(model_program *program, int32_t layer, const model_line *
     program_linear linear = {.x = program->buffers[line->in],
                              .norm = present(tensors, line->norm),
                              .norm_bias = present(tensors, line->norm_bias),
-                             .residual = line->residual,
+                             .residual = line->residual ? program->buffers[line->base] : NULL,
                              .alpha = line->residual ? program->config->residual_scale : 0,
                              .max_batch = program->bounds.max_tokens};
     // What the first line reads comes from the embedding.
@@ -299,8 +299,14 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
             return true;
         int32_t q = program->config->q_heads, kv = program->config->kv_heads;
         int64_t width = (int64_t)(line->in == MODEL_BUFFER_Q ? q : kv) * program->config->head_dim;
-        const program_norm norm = {
-            .weight = weight, .rows_per_token = (int32_t)(width / weight->cols), .x = in, .y = in};
+        const model_tensor *bias = present(tensors, line->norm_bias);
+        const program_norm norm = {.kind =
+                                       bias ? program->config->architecture->norm : WEFT_NORM_RMS,
+                                   .weight = weight,
+                                   .bias = bias,
+                                   .rows_per_token = (int32_t)(width / weight->cols),
+                                   .x = in,
+                                   .y = in};
         return program_add_norm(program, &program->layers, &norm, err);
     }
     case MODEL_HEAD_UNIT: return add_units(program, layer, line, err);
@@ -308,6 +314,7 @@ static bool add_line(model_program *program, int32_t layer, const model_line *li
         float *stream = program->buffers[MODEL_BUFFER_HIDDEN];
         const program_norm norm = {.kind = program->config->architecture->norm,
                                    .weight = &tensors[line->norm],
+                                   .bias = present(tensors, line->norm_bias),
                                    .rows_per_token = 1,
                                    .x = in,
                                    .residual = stream,

@@ -38,11 +38,11 @@ bool program_place_planes(model_program *program, const model_tensor *tensor, co
                           const void **biases, engine_error *err)
 {
     const gguf_planes *planes = &tensor->planes;
-    if (!planes->scales)
+    gguf_planes alone = *planes;
+    alone.biases = NULL;
+    size_t bytes = (size_t)gguf_planes_bytes(&alone, tensor->rows, tensor->cols);
+    if (!bytes)
         return true;
-    int64_t count = ((tensor->rows - 1) / planes->scale_rows + 1) *
-                    ((tensor->cols - 1) / planes->scale_cols + 1);
-    size_t bytes = (size_t)weft_dtype_row_bytes(planes->scale_dtype, count);
     return program_place(program, planes->scales, bytes, scales, err) &&
            (!planes->biases || program_place(program, planes->biases, bytes, biases, err));
 }
@@ -220,7 +220,7 @@ bool program_add_linear(model_program *program, step_list *list, const program_l
                                .x = linear->x,
                                .x_stride = linear->x_stride,
                                .y_stride = linear->y_stride,
-                               .residual = linear->residual ? linear->parts[0].y : NULL,
+                               .residual = linear->residual,
                                .residual_stride = linear->residual ? linear->y_stride : 0,
                                .next = linear->next_rounded,
                                .alpha = linear->alpha,

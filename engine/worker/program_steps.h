@@ -219,7 +219,7 @@ typedef struct program_linear {
     weft_dtype x_dtype, y_dtype; // f32 (0) or bf16
     weft_linear_gate gate;       // of two parts, or the function of one
     bool y_rounded;              // the gate's result goes to a rounded buffer
-    bool residual;               // added to y
+    const void *residual;        // of y's strides: added to y, may be y; NULL: none
     float alpha;                 // multiplies the product; 0: 1
     const model_tensor *next;    // the next norm, whose rounded input is made beside y; NULL: none
     void *next_rounded;

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Attention with an append before and a rounding behind it (WEFT_ATTENTION_APPEND, WEFT_ATTENTION_OUT_ROUNDED).
+// What the files of attention share. Attention with an append before and a rounding behind it (WEFT_ATTENTION_APPEND, WEFT_ATTENTION_OUT_ROUNDED).
 #ifndef WEFT_API_ATTENTION_H
 #define WEFT_API_ATTENTION_H
 
 #include <weft/attention.h>
 
 #include "src/api/api.h"
+
+static inline bool weft__api_is_fp8(weft_dtype dtype)
+{
+    return dtype == WEFT_FP8_E4M3 || dtype == WEFT_FP8_E5M2;
+}
 
 // WEFT_OK if the members that say so make sense together.
 weft_status weft__api_check_parts(weft_context *context, const weft_attention_desc *desc);

@@ -25,8 +25,11 @@ struct check_case {
     uint64_t seed;                     // prints with a failure; --seed replays it
     int32_t index;                     // number of the case
     int32_t lengths;                   // --lengths, or 0
-    int32_t problems;                  // that the case has put so far, where it is several
-    uint64_t state;                    // of the generator
+    int32_t each;                      // --each, or 0
+    int32_t only;                      // --problem, or -1
+    int32_t problem;  // the number of the one at hand where it has a state of its own, or -1
+    int32_t problems; // that the case has put so far, where it is several
+    uint64_t state;   // of the generator
     bool failed, skipped;
     double worst; // largest |error| / bound so far
     double
@@ -41,6 +44,13 @@ typedef void check_fn(struct check_case *c);
 
 // For a kernel that the filter (c->format) leaves out: the case counts neither as passed nor failed.
 void check_skip(struct check_case *c);
+
+// Does the case put problem `number`, drawn from `shape`, the generator's state behind what its problems share? With --each the first
+// goes on from there and every other has a state of its own, so that it can be had without those before it (--problem).
+bool check_problem_begin(struct check_case *c, uint64_t shape, int32_t number);
+
+// The state of the `number`-th of things that `shape` yields apart from its problems.
+uint64_t check_derived(uint64_t shape, int32_t number);
 
 // A problem of a case that is several is over: its buffers are looked at and gone.
 void check_problem_done(struct check_case *c);

@@ -238,6 +238,28 @@ static void many_rows_of_few_bits_go_in_twos(void **state)
     }
 }
 
+// Teams of a twin are as small as leaves no round of groups half empty: the end of a group is had once a warp.
+static void a_twins_teams_follow_its_groups(void **state)
+{
+    static const struct {
+        int32_t rows, team;
+    } cases[] = {{128256, 2}, {32000, 2}, {28672, 2}, {151936, 4}, {17408, 2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int32_t columns = 1; columns <= 8; columns += 7) {
+            struct weft__linear_shape s;
+            const struct weft__linear_matter m = {.cols = 4096,
+                                                  .block_elems = 256,
+                                                  .block_bytes = 66,
+                                                  .grid_bytes = 1024,
+                                                  .numbers = 2,
+                                                  .groups = cases[i].rows / 16,
+                                                  .twos = true};
+            assert_true(weft__linear_choose_shape(&m, columns, &devices[3], &s) && s.twin);
+            assert_int_equal(s.team, columns == 1 ? cases[i].team : WEFT__LINEAR_FORM_TEAM);
+        }
+}
+
 // Several rows of X come to an SM once where four warps a group of rows are all that there is to do.
 static void few_groups_have_one_block(void **state)
 {
@@ -297,6 +319,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(tiers_have_their_steps),
                                        cmocka_unit_test(many_rows_of_few_bits_go_in_twos),
+                                       cmocka_unit_test(a_twins_teams_follow_its_groups),
                                        cmocka_unit_test(few_groups_have_one_block),
                                        cmocka_unit_test(forms_have_their_warps),
                                        cmocka_unit_test(every_problem_has_a_shape),

@@ -219,26 +219,12 @@ static void beside_some_blocks(void **state)
     scratch_remove(path);
 }
 
-static char *read_adapter(size_t *size_bytes)
-{
-    FILE *file = fopen(adapter.path, "rb");
-    assert_non_null(file);
-    fseek(file, 0, SEEK_END);
-    *size_bytes = (size_t)ftell(file);
-    rewind(file);
-    char *bytes = malloc(*size_bytes);
-    assert_non_null(bytes);
-    assert_int_equal(fread(bytes, 1, *size_bytes, file), *size_bytes);
-    fclose(file);
-    return bytes;
-}
-
 // The adapter with the first `from` replaced, and what follows it after `at` bytes set to value if at >= 0.
 static void refuse_edited(const char *from, const char *to, int at, uint64_t value,
                           const char *fragment)
 {
     size_t size_bytes, length = strlen(from), i = 0;
-    char *bytes = read_adapter(&size_bytes);
+    char *bytes = scratch_read(adapter.path, &size_bytes);
     while (i + length <= size_bytes && memcmp(bytes + i, from, length) != 0)
         i++;
     assert_true(i + length <= size_bytes);
@@ -338,7 +324,7 @@ static void saved_pages_are_of_one_adapter(void **state)
     scratch_file(other, NULL, 0);
     scratch_file(pages, NULL, 0);
     open_both("llama_f32", "llama_lora");
-    char *bytes = read_adapter(&size_bytes);
+    char *bytes = scratch_read(adapter.path, &size_bytes);
     for (int n = 0; n < 3; n++) { // the adapter, the same elsewhere, another in its place
         const char *where = n == 1 ? other : path;
         bytes[size_bytes - 2] ^= n == 2;

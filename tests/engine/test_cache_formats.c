@@ -19,11 +19,7 @@ static int32_t ids[TOKENS];
 
 static engine_session *session_of(engine_worker *worker)
 {
-    engine_error err = {""};
-    engine_session *session = engine_session_open(worker, &err);
-    if (!session || !engine_session_sync(session, ids, TOKENS, NULL, NULL, &err))
-        fail_msg("%s", err.text);
-    return session;
+    return must_sync_session(worker, ids, TOKENS);
 }
 
 static engine_worker *worker_with(weft_dtype keys, weft_dtype values, int32_t sessions)

@@ -14,15 +14,21 @@
 
 #include "engine/engine.h"
 #include "tests/support/checkpoint_copy.h"
+#include "tests/support/open_worker.h"
 
 static const char *const models[] = {
-    "llama",        "qwen3_mlx",   "qwen2_fp8", "qwen2_moe",   "mixtral",     "gemma",
-    "gemma2",       "gemma3_text", "phi3",      "olmo2",       "granite",     "glm4",
-    "smollm3",      "cohere",      "cohere2",   "phi",         "phi3_long",   "stablelm",
-    "starcoder2",   "gpt2",        "gpt_neox",  "falcon",      "falcon_new",  "exaone",
-    "exaone4",      "minicpm",     "dots1",     "deepseek_v2", "deepseek_v3", "gpt_oss",
-    "gpt_oss_bf16", "gemma3",      "llama4",    "llama4_text", "mistral",     "qwen3_moe",
-    "olmoe"};
+    "llama",       "qwen3_mlx",       "qwen2_fp8",     "qwen2_moe",
+    "mixtral",     "gemma",           "gemma2",        "gemma3_text",
+    "phi3",        "olmo2",           "granite",       "glm4",
+    "smollm3",     "cohere",          "cohere2",       "phi",
+    "phi3_long",   "stablelm",        "starcoder2",    "gpt2",
+    "gpt_neox",    "falcon",          "falcon_new",    "exaone",
+    "exaone4",     "minicpm",         "dots1",         "deepseek_v2",
+    "deepseek_v3", "gpt_oss",         "gpt_oss_bf16",  "gemma3",
+    "llama4",      "llama4_text",     "mistral",       "qwen3_moe",
+    "olmoe",       "qwen3_moe_mlx",   "mixtral_mlx",   "olmoe_mlx",
+    "gpt_oss_mlx", "deepseek_v3_mlx", "phi3_mlx",      "qwen3_moe_mxfp4",
+    "qwen3_mxfp8", "qwen3_nvfp4",     "qwen3_moe_fp8", "deepseek_v3_moe_fp8"};
 enum { MODEL_COUNT = sizeof models / sizeof *models, MAX_TOKENS = 256 };
 
 // The largest difference from the golden logits, over the largest of these.
@@ -33,7 +39,7 @@ static double distance(engine_model *model, const golden *file)
     const float *want = golden_data(file, "model", "logits", GOLDEN_F32);
     int32_t count = (int32_t)golden_find(file, "model", "tokens")->elements;
     int64_t vocab = golden_find(file, "model", "logits")->shape[1];
-    engine_worker *worker = engine_worker_open(
+    engine_worker *worker = open_worker_of(
         model, &(engine_options){.exact = true, .kv_dtype = WEFT_F32, .threads = 1}, &err);
     engine_session *session = worker ? engine_session_open(worker, &err) : NULL;
     float *logits = calloc((size_t)(count * vocab), sizeof *logits);
@@ -114,7 +120,7 @@ static void rounded_activations_stay_near(void **state)
     const float *want =
         (const float *)golden_data(file, "model", "logits", GOLDEN_F32) + (count - 1) * vocab;
     engine_model *model = engine_model_open(checkpoint_golden_folder("qwen3_mlx"), &err);
-    engine_worker *worker = model ? engine_worker_open(model, NULL, &err) : NULL;
+    engine_worker *worker = model ? open_worker_of(model, NULL, &err) : NULL;
     engine_session *session = worker ? engine_session_open(worker, &err) : NULL;
     if (!session)
         fail_msg("%s", err.text);
@@ -233,10 +239,11 @@ static void check_encoder(const char *name, const char *path)
                         .count = (int32_t)golden_find(file, "model", "tokens")->elements};
     engine_model *model = engine_model_open(path, &err);
     engine_worker *worker =
-        !model ? NULL
-               : engine_worker_open(
-                     model, &(engine_options){.exact = true, .kv_dtype = WEFT_F32, .threads = 1},
-                     &err);
+        !model
+            ? NULL
+            : open_worker_of(model,
+                             &(engine_options){.exact = true, .kv_dtype = WEFT_F32, .threads = 1},
+                             &err);
     float vector[64] = {0};
     const golden_tensor *scores = golden_find(file, "model", "scores");
     text.states = calloc((size_t)elements, sizeof *text.states);
@@ -263,8 +270,9 @@ static void check_encoder(const char *name, const char *path)
 }
 
 static const char *const encoders[] = {
-    "bert",       "jina_bert_v2",   "nomic_bert_hf",   "xlm_roberta",          "nomic_bert",
-    "modernbert", "nomic_bert_moe", "modernbert_rank", "modernbert_rank_mean", "eurobert"};
+    "bert",       "jina_bert_v2",   "nomic_bert_hf",    "xlm_roberta",          "nomic_bert",
+    "modernbert", "nomic_bert_moe", "modernbert_rank",  "modernbert_rank_mean", "eurobert",
+    "jina_code",  "jina_rank",      "xlm_roberta_flash"};
 enum { ENCODER_COUNT = sizeof encoders / sizeof *encoders };
 
 static void encoders_equal_transformers(void **state)
@@ -303,6 +311,34 @@ static void idle_biases_are_left_out(void **state)
     gguf_close(file);
 }
 
+// What lies beside codes counts: two scales in bf16 for 32 elements of half a byte.
+static void scales_are_counted(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    engine_model_info info;
+    engine_model *model = engine_model_open(checkpoint_golden_folder("qwen3_moe_mlx"), &err);
+    if (!model)
+        fail_msg("%s", err.text);
+    const gguf_file *file = engine_model_file(model);
+    const gguf_tensor *experts = gguf_find_tensor(file, "blk.1.ffn_down_exps.weight");
+    assert_int_equal(experts->element_count, 4 * 64 * 64);
+    assert_int_equal(gguf_tensor_bytes(experts), 4 * 64 * (32 + 2 * 2 * 2));
+    int64_t all = 0, idle = 0;
+    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
+        const gguf_tensor *tensor = gguf_tensor_at(file, i);
+        all += gguf_tensor_bytes(tensor);
+        if (strcmp(tensor->name, "token_embd.weight") == 0)
+            idle += gguf_tensor_bytes(tensor); // there is an output matrix
+        else if (strstr(tensor->name, "_exps."))
+            idle += gguf_tensor_bytes(tensor) / 2; // two experts of four
+    }
+    engine_model_describe(model, &info);
+    assert_int_equal(info.weight_bytes, all);
+    assert_int_equal(info.streamed_bytes, all - idle);
+    engine_model_close(model);
+}
+
 // --- integers -------------------------------------------------------------------------------------------
 
 // Element (row, col) of a matrix in codes with planes, or in f32: written down apart from what reads it.
@@ -335,8 +371,8 @@ static void expect_matrix(const gguf_file *file, const char *name, const golden 
     const golden_tensor *shape = golden_find(wanted, "model", golden_name);
     assert_non_null(tensor);
     assert_int_equal(tensor->shape[0], shape->shape[1]);
-    assert_int_equal(tensor->shape[1], shape->shape[0]);
-    for (int64_t row = 0; row < tensor->shape[1]; row++)
+    assert_int_equal(tensor->shape[1] * tensor->shape[2], shape->shape[0]);
+    for (int64_t row = 0; row < shape->shape[0]; row++)
         for (int64_t col = 0; col < tensor->shape[0]; col++) {
             float got = element(tensor, row, col), exact = want[row * tensor->shape[0] + col];
             if (got != exact)
@@ -348,11 +384,13 @@ static void expect_matrix(const gguf_file *file, const char *name, const golden 
 static const struct {
     const char *folder;
     weft_dtype dtype; // of Q; columns without order become numbers
-} packed[] = {{"gptq4", WEFT_MLX_Q4_G32},
-              {"gptq8_order", WEFT_F32},
-              {"gptq4_whole", WEFT_MLX_Q4_G64},
-              {"awq", WEFT_MLX_Q4_G64},
-              {"int8", WEFT_INT8}};
+    const char *down;
+} packed[] = {{"gptq4", WEFT_MLX_Q4_G32, "blk.0.ffn_down.weight"},
+              {"gptq8_order", WEFT_F32, "blk.0.ffn_down.weight"},
+              {"gptq4_whole", WEFT_MLX_Q4_G64, "blk.0.ffn_down.weight"},
+              {"awq", WEFT_MLX_Q4_G64, "blk.0.ffn_down.weight"},
+              {"int8", WEFT_INT8, "blk.0.ffn_down.weight"},
+              {"gptq4_moe", WEFT_MLX_Q4_G32, "blk.0.ffn_down_exps.weight"}};
 
 static void integers_lose_nothing(void **state)
 {
@@ -366,9 +404,9 @@ static void integers_lose_nothing(void **state)
         const gguf_file *file = engine_model_file(model);
         assert_int_equal(gguf_find_tensor(file, "blk.0.attn_q.weight")->dtype, packed[i].dtype);
         expect_matrix(file, "blk.0.attn_q.weight", wanted, "q");
-        expect_matrix(file, "blk.0.ffn_down.weight", wanted, "down");
+        expect_matrix(file, packed[i].down, wanted, "down");
         const int32_t tokens[] = {5, 70, 300};
-        engine_worker *worker = engine_worker_open(model, NULL, &err);
+        engine_worker *worker = open_worker_of(model, NULL, &err);
         engine_session *session = worker ? engine_session_open(worker, &err) : NULL;
         if (!session || !engine_session_sync(session, tokens, 3, NULL, NULL, &err))
             fail_msg("%s: %s", packed[i].folder, err.text);
@@ -380,8 +418,32 @@ static void integers_lose_nothing(void **state)
     }
 }
 
-int main(void)
+// The one folder that the program was given, which has logits or states.
+static const char *chosen;
+
+static void one_folder(void **state)
 {
+    (void)state;
+    engine_error err = {""};
+    golden *file = checkpoint_golden(chosen);
+    if (!golden_find(file, "model", "logits")) {
+        check_encoder(chosen, checkpoint_golden_folder(chosen));
+        golden_close(file);
+        return;
+    }
+    engine_model *model = engine_model_open(checkpoint_golden_folder(chosen), &err);
+    if (!model)
+        fail_msg("%s", err.text);
+    double off = distance(model, file);
+    printf("%s: off by %g of the largest logit, allowed 2e-5\n", chosen, off);
+    assert_true(off < 2e-5);
+    engine_model_close(model);
+    golden_close(file);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest one[] = {cmocka_unit_test(one_folder)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_equal_transformers),
         cmocka_unit_test(function_of_the_config),
@@ -391,9 +453,12 @@ int main(void)
         cmocka_unit_test(encoders_equal_transformers),
         cmocka_unit_test(encoders_become_gguf_files),
         cmocka_unit_test(idle_biases_are_left_out),
+        cmocka_unit_test(scales_are_counted),
         cmocka_unit_test(other_names_of_the_folder),
         cmocka_unit_test(names_what_it_leaves_out),
         cmocka_unit_test(becomes_a_gguf_file),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    chosen = argc > 1 ? argv[1] : NULL;
+    return chosen ? cmocka_run_group_tests(one, NULL, NULL)
+                  : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,13 @@ static void damaged_files(void **state)
         {"llama4", "config.json", "llama4_text", "qwen3_next ",
          "model_type 'qwen3_next ' cannot be read"},
         {"llama4", "config.json", "\"llama4_text\"", "\"qwen3_next\" ", "(Gated DeltaNet)"},
+        {"qwen3_mlx", "config.json", "\"qwen3\"", "\"t5\"   ", "a learned bias for every head"},
+        {"qwen3_mlx", "config.json", "\"qwen3\"", "\"rwkv7\"",
+         "layers of it are no attention but a recurrence"},
+        {"jina_code", "model.safetensors", "attention.self.layer_norm_q.bias",
+         "attention.self.layer_norm_x.bias", "blk.0.attn_q_norm.bias is missing"},
+        {"jina_code", "model.safetensors", "encoder.layer.0.layer_norm_1.bias",
+         "encoder.layer.0.layer_norm_x.bias", "blk.0.attn_norm_2.bias is missing"},
         {"llama4", "config.json", "\"interleave_moe_layer_step\": 2",
          "\"interleave_moe_layer_step\": 3", "'moe_layers'"},
         {"llama4", "config.json", "\"chunked_attention\"", "\"full_attention\"   ",
@@ -67,6 +74,34 @@ static void damaged_files(void **state)
          "attn_norm.weight is missing"},
         {"qwen3_mlx", "model.safetensors", "\"U32\"", "\"Q32\"", "unknown format 'Q32'"},
         {"qwen3_mlx", "model.safetensors", "\"U32\"", "\"I32\"", "integers that weft cannot read"},
+    };
+    refuse_all(edits, sizeof edits / sizeof *edits);
+}
+
+// Folders of mlx_lm: modes, and what lies beside codes.
+static void damaged_codes(void **state)
+{
+    (void)state;
+    static const edit edits[] = {
+        {"qwen3_moe_mxfp4", "config.json", "\"mxfp4\"", "\"mxfp6\"", "mode 'mxfp6'"},
+        {"gpt_oss_mlx", "config.json", "\"affine\"", "\"afine4\"",
+         "model.embed_tokens is quantised in MLX's mode 'afine4'"},
+        {"qwen3_moe_mxfp4", "config.json", "\"mxfp4\"", "\"nvfp4\"", "4 bits in groups of 32"},
+        {"qwen3_mxfp8", "config.json", "\"bits\": 8", "\"bits\": 4", "4 bits in groups of 32"},
+        {"qwen3_nvfp4", "model.safetensors", "\"U8\"", "\"I8\"", "do not fit"},
+        {"qwen3_nvfp4", "model.safetensors", "\"model.layers.0.post_attention_layernorm.weight\"",
+         "\"model.layers.0.self_attn.q_proj.global_scale\"  ", "a scale of the whole tensor"},
+        {"qwen3_moe_mlx", "config.json", "\"moe_intermediate_size\": 64",
+         "\"moe_intermediate_size\": 32",
+         "is 4 x 64 x 64, but the model's numbers ask for 4 x 32 x 64"},
+        {"qwen3_moe_mlx", "model.safetensors", "switch_mlp.up_proj.scales",
+         "switch_mlp.up_proj.skales", "integers that weft cannot read"},
+        {"qwen3_moe_mlx", "model.safetensors", "switch_mlp.up_proj.biases",
+         "switch_mlp.up_proj.biasez", "up_proj do not fit its weights"},
+        {"qwen3_moe_fp8", "config.json", "\"weight_block_size\": [\n   32",
+         "\"weight_block_size\": [\n   63", "of which the 64 of an expert are no multiple"},
+        {"gptq4_moe", "model.safetensors", "experts.1.up_proj.qzeros", "experts.1.up_proj.qzeroz",
+         "do not fit each other"},
     };
     refuse_all(edits, sizeof edits / sizeof *edits);
 }
@@ -220,13 +255,10 @@ static void missing_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(missing_files),
-        cmocka_unit_test(damaged_files),
-        cmocka_unit_test(damaged_integers),
-        cmocka_unit_test(scales_of_other_shapes),
-        cmocka_unit_test(other_layers),
-        cmocka_unit_test(incomplete_mixtures),
-        cmocka_unit_test(what_cannot_be_taken_apart),
+        cmocka_unit_test(missing_files),          cmocka_unit_test(damaged_files),
+        cmocka_unit_test(damaged_codes),          cmocka_unit_test(damaged_integers),
+        cmocka_unit_test(scales_of_other_shapes), cmocka_unit_test(other_layers),
+        cmocka_unit_test(incomplete_mixtures),    cmocka_unit_test(what_cannot_be_taken_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

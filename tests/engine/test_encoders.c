@@ -20,8 +20,8 @@
 #ifdef WEFT_TEST_SLOW
 static const char *const names[] = {"xlmr", "modernbert"};
 #else
-static const char *const names[] = {"bert",       "xlmr", "nomic",    "modernbert",
-                                    "modernrank", "jina", "eurobert", "nomicmoe"};
+static const char *const names[] = {"bert", "xlmr",     "nomic",    "modernbert", "modernrank",
+                                    "jina", "jinacode", "eurobert", "nomicmoe"};
 #endif
 enum { NAME_COUNT = sizeof names / sizeof names[0], TEXTS = 3 };
 

@@ -93,15 +93,6 @@ static int close_all(void **state)
     return 0;
 }
 
-static engine_session *open_session(void)
-{
-    engine_error err = {""};
-    engine_session *session = engine_session_open(worker, &err);
-    if (!session)
-        fail_msg("%s", err.text);
-    return session;
-}
-
 typedef struct counter {
     long first, last; // allocations at the first and at the last token
     int32_t calls;
@@ -126,7 +117,7 @@ static void takes_no_memory_between_tokens(void **state)
     const float temperatures[] = {0, 0.8f};
     const char *const stops[] = {"a text that does not appear", NULL};
     for (size_t i = 0; i < 2; i++) {
-        engine_session *session = open_session();
+        engine_session *session = must_open_session(worker);
         counter c = {0};
         engine_result result;
         engine_generation wish = {
@@ -148,7 +139,7 @@ static void one_call_gives_what_many_give(void **state)
     engine_error err = {""};
     const float temperatures[] = {0, 1.2f};
     for (size_t i = 0; i < 2; i++) {
-        engine_session *at_once = open_session(), *singly = open_session();
+        engine_session *at_once = must_open_session(worker), *singly = must_open_session(worker);
         engine_result result;
         engine_sampling sampling = {.params.temperature = temperatures[i], .params.seed = 5};
         engine_generation wish = {.max_tokens = TOKENS, .ignore_end = true, .sampling = sampling};
@@ -185,7 +176,7 @@ static void counts_what_it_runs(void **state)
     engine_error err = {""};
     engine_model_info model;
     engine_model_describe(engine_worker_model(worker), &model);
-    engine_session *session = open_session();
+    engine_session *session = must_open_session(worker);
     engine_worker_info before = counts(), after;
     int32_t ids[101] = {0};
     engine_feed feed = {.session = session, .ids = ids, .count = 100};
@@ -357,7 +348,7 @@ static void tells_of_every_token(void **state)
                               .forced = forced,
                               .token = hear_token,
                               .user = &told};
-    engine_session *session = open_session();
+    engine_session *session = must_open_session(worker);
     engine_result result;
     if (!engine_generate(session, prompt.ids, (int32_t)prompt.count, &wish, &result, &err))
         fail_msg("%s", err.text);

@@ -131,13 +131,8 @@ static void damage_is_seen(void **state)
 {
     (void)state;
     engine_error err = {""};
-    FILE *file = fopen(path, "rb");
-    fseek(file, 0, SEEK_END);
-    size_t size = (size_t)ftell(file);
-    unsigned char *bytes = malloc(size);
-    rewind(file);
-    assert_int_equal(fread(bytes, 1, size, file), size);
-    fclose(file);
+    size_t size;
+    unsigned char *bytes = (unsigned char *)scratch_read(path, &size);
     engine_worker *worker = open_for(CONTEXT, WEFT_F16);
     engine_session *session = engine_session_open(worker, NULL);
     for (unsigned n = 0; n < 60; n++) {

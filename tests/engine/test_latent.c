@@ -45,11 +45,7 @@ static engine_worker *worker_with(weft_dtype keys, weft_dtype values, engine_err
 
 static engine_session *session_of(engine_worker *worker)
 {
-    engine_error err = {""};
-    engine_session *session = engine_session_open(worker, &err);
-    if (!session || !engine_session_sync(session, model.tokens, TOKENS, NULL, NULL, &err))
-        fail_msg("%s", err.text);
-    return session;
+    return must_sync_session(worker, model.tokens, TOKENS);
 }
 
 // Two sessions: the second shares a page of the first and copies the half full one.
@@ -107,21 +103,6 @@ static void refuses_caches(void **state)
     refuse_cache(WEFT_Q8_0, WEFT_DTYPE_NONE, "no whole blocks"); // 16 rotated elements
 }
 
-// The whole file, in memory.
-static char *read_model(size_t *size_bytes)
-{
-    FILE *file = fopen(model.path, "rb");
-    assert_non_null(file);
-    fseek(file, 0, SEEK_END);
-    *size_bytes = (size_t)ftell(file);
-    rewind(file);
-    char *bytes = malloc(*size_bytes);
-    assert_non_null(bytes);
-    assert_int_equal(fread(bytes, 1, *size_bytes, file), *size_bytes);
-    fclose(file);
-    return bytes;
-}
-
 static char *find(char *bytes, size_t size_bytes, const char *text)
 {
     size_t length = strlen(text);
@@ -146,7 +127,7 @@ static void refuse_file(const char *bytes, size_t size_bytes, const char *fragme
 static void refuse_number(const char *key, uint32_t value, const char *fragment)
 {
     size_t size_bytes;
-    char *bytes = read_model(&size_bytes);
+    char *bytes = scratch_read(model.path, &size_bytes);
     memcpy(find(bytes, size_bytes, key) + strlen(key) + 4, &value, sizeof value);
     refuse_file(bytes, size_bytes, fragment);
     free(bytes);
@@ -159,7 +140,7 @@ static void refuses_files(void **state)
                                        "attention.key_length", "rope.dimension_count"};
     size_t size_bytes;
     (void)state;
-    char *bytes = read_model(&size_bytes);
+    char *bytes = scratch_read(model.path, &size_bytes);
     memcpy(find(bytes, size_bytes, "key_length_mla"), "key_length_old", 14);
     refuse_file(bytes, size_bytes, "older kind");
     free(bytes);

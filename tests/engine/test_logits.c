@@ -119,16 +119,6 @@ static engine_worker *worker_for(const subject *s, int32_t chunk, int32_t sessio
     return open_with(s, &options);
 }
 
-static engine_session *open_session(engine_worker *worker)
-{
-    engine_error err = {{0}};
-    engine_session *session = engine_session_open(worker, &err);
-    if (!session) {
-        fail_msg("%s", err.text);
-    }
-    return session;
-}
-
 static void eval(engine_worker *worker, engine_feed *feeds, int32_t count)
 {
     engine_error err = {{0}};
@@ -166,7 +156,7 @@ static void expect_golden(subject *s, const char *how)
 // Fills s->logits, the tokens fed `feed` at a time; closes the worker.
 static void run(subject *s, engine_worker *worker, int32_t feed)
 {
-    engine_session *session = open_session(worker);
+    engine_session *session = must_open_session(worker);
     for (int32_t done = 0; done < s->num_tokens;) {
         int32_t left = s->num_tokens - done;
         engine_feed next = {.session = session,
@@ -205,7 +195,7 @@ static void agrees_in_a_batch(void **state)
     engine_worker *worker = worker_for(s, 64, 3);
     engine_session *sessions[3];
     for (int i = 0; i < 3; i++) {
-        sessions[i] = open_session(worker);
+        sessions[i] = must_open_session(worker);
     }
     for (size_t round = 0; round < sizeof feeds / sizeof feeds[0]; round++) {
         engine_feed batch[3];
@@ -238,7 +228,7 @@ static void generates_greedily(void **state)
 {
     subject *s = *state;
     engine_worker *worker = worker_for(s, 512, 1);
-    engine_session *session = open_session(worker);
+    engine_session *session = must_open_session(worker);
     engine_generation generation = {.max_tokens = s->greedy, .ignore_end = true};
     engine_result result;
     engine_error err = {{0}};

@@ -61,15 +61,6 @@ static int remove_model(void **state)
     return golden_model_close(&written);
 }
 
-static engine_session *open_session(engine_worker *of)
-{
-    engine_error err = {""};
-    engine_session *session = engine_session_open(of, &err);
-    if (!session)
-        fail_msg("%s", err.text);
-    return session;
-}
-
 static void eval(engine_session *session, const int32_t *ids, int32_t count)
 {
     engine_error err = {""};
@@ -89,7 +80,7 @@ static int32_t free_pages(void)
 static void expect_logits(engine_session *session)
 {
     engine_error err = {""};
-    engine_session *alone = open_session(apart);
+    engine_session *alone = must_open_session(apart);
     if (!engine_session_sync(alone, engine_session_tokens(session), engine_session_length(session),
                              NULL, NULL, &err))
         fail_msg("%s", err.text);
@@ -106,8 +97,8 @@ static void decodes_do_not_wait_for_prompts(void **state)
 {
     (void)state;
     engine_error err = {""};
-    engine_session *talking[2] = {open_session(worker), open_session(worker)};
-    engine_session *reading = open_session(worker);
+    engine_session *talking[2] = {must_open_session(worker), must_open_session(worker)};
+    engine_session *reading = must_open_session(worker);
     eval(talking[0], tokens, 10);
     eval(talking[1], tokens + 50, 20);
     bool more;
@@ -139,7 +130,7 @@ static void logits_stay_while_others_go_on(void **state)
     (void)state;
     engine_session *sessions[3];
     for (int i = 0; i < 3; i++) {
-        sessions[i] = open_session(worker);
+        sessions[i] = must_open_session(worker);
         eval(sessions[i], tokens + 30 * i, 20 + i);
     }
     for (int i = 0; i < 3; i++)
@@ -157,7 +148,7 @@ static void forks_share_pages(void **state)
     (void)state;
     engine_error err = {""};
     int32_t before = free_pages();
-    engine_session *first = open_session(worker);
+    engine_session *first = must_open_session(worker);
     eval(first, tokens, PAGE + 10);
     assert_int_equal(free_pages(), before - 2);
     engine_session *fork = engine_session_fork(first, &err);
@@ -183,7 +174,7 @@ static void equal_prefixes_share_pages(void **state)
     (void)state;
     engine_error err = {""};
     int32_t before = free_pages();
-    engine_session *first = open_session(worker), *second = open_session(worker);
+    engine_session *first = must_open_session(worker), *second = must_open_session(worker);
     eval(first, tokens, 2 * PAGE + 10);
     int32_t ids[CONTEXT];
     memcpy(ids, tokens, sizeof ids);
@@ -210,7 +201,7 @@ static void a_full_pool_is_refused(void **state)
     engine_worker *small = start(3, 2 * PAGE), *usual = worker;
     assert_non_null(small);
     worker = small;
-    engine_session *first = open_session(small);
+    engine_session *first = must_open_session(small);
     eval(first, tokens, PAGE + 1);
     engine_session *fork = engine_session_fork(first, &err);
     engine_feed feed = {.session = fork, .ids = tokens, .count = 1};
@@ -236,7 +227,7 @@ static void samples_many_rows_as_one_by_one(void **state)
     engine_sampling sampling[SESSIONS];
     engine_draw draws[SESSIONS];
     for (int i = 0; i < SESSIONS; i++) {
-        sessions[i] = open_session(worker);
+        sessions[i] = must_open_session(worker);
         feeds[i] = (engine_feed){.session = sessions[i], .ids = tokens + 40 * i, .count = 5 + i};
         sampling[i] = (engine_sampling){.params.temperature = 0.7f * (float)i,
                                         .params.repetition_penalty = 1.2f,
@@ -286,9 +277,9 @@ static void go_on(engine_worker *of, float *logits, int32_t *chosen)
 {
     engine_error err = {""};
     engine_session *sessions[FORKS];
-    sessions[0] = open_session(of);
-    sessions[1] = open_session(of);
-    sessions[4] = open_session(of);
+    sessions[0] = must_open_session(of);
+    sessions[1] = must_open_session(of);
+    sessions[4] = must_open_session(of);
     const int32_t lengths[] = {PREFIX_A, PREFIX_B, 0, 0, 7};
     for (int32_t i = 0; i < 5; i++)
         for (int32_t at = 0; at < lengths[i]; at++) {

@@ -111,15 +111,6 @@ static void pages_rest_in_order(void **state)
 
 // --- timelines ----------------------------------------------------------------------------------------
 
-static engine_session *open_session(engine_worker *worker)
-{
-    engine_error err = {""};
-    engine_session *session = engine_session_open(worker, &err);
-    if (!session)
-        fail_msg("%s", err.text);
-    return session;
-}
-
 // Makes the timeline equal to ids; returns how many tokens were evaluated.
 static int32_t read_in(engine_session *session, const int32_t *ids, int32_t count)
 {
@@ -133,7 +124,7 @@ static int32_t read_in(engine_session *session, const int32_t *ids, int32_t coun
 
 static void expect_logits(engine_session *session)
 {
-    engine_session *fresh = open_session(alone);
+    engine_session *fresh = must_open_session(alone);
     int32_t count = engine_session_length(session);
     assert_int_equal(read_in(fresh, engine_session_tokens(session), count), count);
     const float *logits = engine_session_logits(session);
@@ -154,15 +145,15 @@ static void sessions_find_what_others_left(void **state)
     (void)state;
     engine_worker *worker = start(8, true);
     assert_non_null(worker);
-    engine_session *first = open_session(worker);
+    engine_session *first = must_open_session(worker);
     assert_int_equal(read_in(first, written.tokens, 150), 150);
     engine_session_close(first);
     assert_int_equal(info_of(worker).free_pages, 8);
     assert_int_equal(info_of(worker).remembered_pages, 2);
-    engine_session *second = open_session(worker);
+    engine_session *second = must_open_session(worker);
     assert_int_equal(read_in(second, written.tokens, 150), 150 - 2 * PAGE);
     expect_logits(second);
-    engine_session *third = open_session(worker);
+    engine_session *third = must_open_session(worker);
     assert_int_equal(read_in(third, written.tokens, 2 * PAGE), 1); // shared with one that lives
     expect_logits(third);
     assert_int_equal(info_of(worker).shared_pages, 1);
@@ -177,7 +168,7 @@ static void what_is_written_is_not_found(void **state)
     (void)state;
     engine_worker *worker = start(8, true);
     assert_non_null(worker);
-    engine_session *session = open_session(worker);
+    engine_session *session = must_open_session(worker);
     int32_t other[150];
     memcpy(other, written.tokens, sizeof other);
     other[100] = (other[100] + 1) % vocab;
@@ -186,7 +177,7 @@ static void what_is_written_is_not_found(void **state)
     expect_logits(session);
     read_in(session, written.tokens, 150);
     read_in(session, other, 104); // the same, and the page is not full when it is looked for
-    engine_session *second = open_session(worker);
+    engine_session *second = must_open_session(worker);
     assert_int_equal(read_in(second, written.tokens, 150), 150 - 100); // what both have in common
     expect_logits(second);
     engine_session_close(session);
@@ -199,7 +190,7 @@ static void what_was_let_go_first_goes_first(void **state)
     (void)state;
     engine_worker *worker = start(4, true);
     assert_non_null(worker);
-    engine_session *session = open_session(worker);
+    engine_session *session = must_open_session(worker);
     read_in(session, written.tokens, 140); // two full pages
     engine_session_truncate(session, 0);
     assert_int_equal(info_of(worker).remembered_pages, 2);
@@ -240,7 +231,7 @@ static void nothing_is_ever_wrong(void **state)
         if (held + (count + PAGE) / PAGE > 7)
             continue;
         if (!*session)
-            *session = open_session(worker);
+            *session = must_open_session(worker);
         evaluated += read_in(*session, ids, count);
         all += count;
         expect_logits(*session);

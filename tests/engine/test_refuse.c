@@ -118,8 +118,14 @@ static void smallest_models_run(void **state)
 static void unknown_architectures_are_refused(void **state)
 {
     (void)state;
-    gguf_writer w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "mamba", .dim = 8});
-    refuse_writer(&w, "architecture 'mamba' cannot run yet: weft knows llama");
+    gguf_writer w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "openelm", .dim = 8});
+    refuse_writer(&w, "architecture 'openelm' cannot run yet: weft knows llama");
+    w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "mamba", .dim = 8});
+    refuse_writer(&w, "architecture 'mamba' cannot run: layers of it are no attention but a "
+                      "recurrence with a state, which weft does not have");
+    w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "t5encoder", .dim = 8});
+    refuse_writer(&w, "a learned bias for every head and distance to the scores, which weft does "
+                      "not have");
     w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "qwen3next", .dim = 8});
     refuse_writer(&w, "architecture 'qwen3next' cannot run: three of its layers in four are no "
                       "attention but a recurrence with a state (Gated DeltaNet)");

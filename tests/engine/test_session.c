@@ -70,15 +70,6 @@ static engine_worker *second_worker(const engine_worker *worker)
     return second;
 }
 
-static engine_session *open_session(engine_worker *worker)
-{
-    engine_error err = {""};
-    engine_session *session = engine_session_open(worker, &err);
-    if (!session)
-        fail_msg("%s", err.text);
-    return session;
-}
-
 static void sync_to(engine_session *session, const int32_t *ids, int32_t count)
 {
     engine_error err = {""};
@@ -103,7 +94,7 @@ static void reuses_a_common_prefix(void **state)
 {
     (void)state;
     engine_worker *worker = worker_for(1), *apart = second_worker(worker);
-    engine_session *used = open_session(worker), *fresh = open_session(apart);
+    engine_session *used = must_open_session(worker), *fresh = must_open_session(apart);
     int32_t other[PROMPT];
     memcpy(other, tokens, sizeof other);
     for (int32_t i = 50; i < PROMPT; i++)
@@ -127,7 +118,7 @@ static void forgets_what_is_truncated(void **state)
 {
     (void)state;
     engine_worker *worker = worker_for(1), *apart = second_worker(worker);
-    engine_session *session = open_session(worker), *fresh = open_session(apart);
+    engine_session *session = must_open_session(worker), *fresh = must_open_session(apart);
     for (int round = 0; round < 20; round++) { // pages must come back, or the pool runs dry
         sync_to(session, tokens, PROMPT);
         engine_session_truncate(session, round % PROMPT);
@@ -147,7 +138,7 @@ static void refuses_what_does_not_fit(void **state)
 {
     (void)state;
     engine_worker *worker = worker_for(1);
-    engine_session *session = open_session(worker);
+    engine_session *session = must_open_session(worker);
     engine_error err = {""};
     sync_to(session, tokens, 10);
     assert_false(engine_session_sync(session, tokens, CONTEXT + 1, NULL, NULL, &err));
@@ -206,7 +197,7 @@ static void ends_when_the_context_is_full(void **state)
 {
     (void)state;
     engine_worker *worker = worker_for(1);
-    engine_session *session = open_session(worker);
+    engine_session *session = must_open_session(worker);
     listener l = {.most = 0};
     engine_result result = generate(session, (engine_generation){.ignore_end = true}, &l);
     assert_int_equal(result.finish, ENGINE_FINISH_CONTEXT);
@@ -222,7 +213,7 @@ static void ends_for_the_reason_it_says(void **state)
 {
     (void)state;
     engine_worker *worker = worker_for(1);
-    engine_session *session = open_session(worker);
+    engine_session *session = must_open_session(worker);
     listener all = {.most = 0}, l = {.most = 0};
     engine_generation wish = {.max_tokens = 8, .ignore_end = true};
     assert_int_equal(generate(session, wish, &all).finish, ENGINE_FINISH_LENGTH);
@@ -255,7 +246,7 @@ static void ends_when_nothing_is_written(void **state)
 {
     (void)state;
     engine_worker *worker = worker_for(1);
-    engine_session *session = open_session(worker);
+    engine_session *session = must_open_session(worker);
     listener all = {.most = 0};
     engine_generation wish = {.max_tokens = 8, .ignore_end = true};
     generate(session, wish, &all);
@@ -276,7 +267,7 @@ static void repeats_with_its_seed(void **state)
 {
     (void)state;
     engine_worker *worker = worker_for(1);
-    engine_session *session = open_session(worker);
+    engine_session *session = must_open_session(worker);
     listener first = {.most = 0}, again = {.most = 0}, other = {.most = 0};
     engine_generation wish = {.max_tokens = 12, .ignore_end = true};
     wish.sampling.params.temperature = 2;
@@ -301,7 +292,7 @@ static void stops_between_passes(void **state)
 {
     (void)state;
     engine_worker *worker = worker_for(1);
-    engine_session *session = open_session(worker);
+    engine_session *session = must_open_session(worker);
     engine_error err = {""};
     assert_false(engine_session_sync(session, tokens, PROMPT, stop_at_once, NULL, &err));
     assert_string_equal(err.text, "stopped");

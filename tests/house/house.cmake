@@ -49,4 +49,5 @@ if(TARGET weft_cli)
   weft_add_house_test(cli_contracts ${Python3_EXECUTABLE} tests/house/cli_contracts.py
                       $<TARGET_FILE:weft_cli> $<TARGET_FILE:weft-check>
                       ${PROJECT_BINARY_DIR}/contracts)
+  weft_add_house_test(check_problems ${Python3_EXECUTABLE} tests/house/check_problems.py $<TARGET_FILE:weft-check>)
 endif()

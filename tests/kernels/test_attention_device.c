@@ -232,6 +232,78 @@ static void prompts_over_pages_of_any_size(void **state)
         }
 }
 
+// Steps of several sequences over pages of no whole sixteens, whose rows come one by one: first and last tiles in part, behind a window, of
+// one key.
+static void steps_over_small_pages(void **state)
+{
+    static const int32_t pages[] = {1, 2, 5, 17, 24, 3}, dims[] = {128, 256, 144, 64};
+    for (size_t n = 0; n < sizeof pages / sizeof *pages; n++)
+        for (int32_t i = 0; i < 4; i++) {
+            const weft_dtype dtype = (n + (size_t)i) % 2 ? WEFT_BF16 : WEFT_F16;
+            attention_case c = {
+                .num_seqs = 4, .q_lens = {1, 1, 1, 1}, .kv_lens = {1111, 1, 33, 400}};
+            c.desc = (weft_attention_desc){.kv = {.dtype = dtype,
+                                                  .num_kv_heads = 2,
+                                                  .head_dim = dims[i],
+                                                  .page_size = pages[n]},
+                                           .q_dtype = dtype,
+                                           .window = n % 2 ? 301 : 0,
+                                           .num_q_heads = 8};
+            holds(*state, &c, dtype == WEFT_BF16 ? 1.6e-2 : 2e-3);
+        }
+}
+
+// A key with nearly all the weight among 2000 of 4e-10 each, whose values are the opposite of its own: added one by one to it, even those of 64
+// keys together would be lost. f32 queries, so that weights are exact.
+static void weights_beside_one(void **state)
+{
+    enum { MANY = 2001, SEQ_COUNT = 2 };
+    static const int32_t places[] = {MANY - 1, 1000, 0};
+    static float out[SEQ_COUNT * DIM];
+    for (size_t n = 0; n < sizeof places / sizeof *places; n++) {
+        attention_case c = {.num_seqs = SEQ_COUNT, .q_lens = {1, 1}, .kv_lens = {MANY, MANY}};
+        c.desc = (weft_attention_desc){
+            .kv = {.dtype = WEFT_F16, .num_kv_heads = 1, .head_dim = DIM, .page_size = PAGE},
+            .q_dtype = WEFT_F32,
+            .scale = 1,
+            .num_q_heads = 1};
+        attention_case_make(&c);
+        memset(c.q, 0, (size_t)c.out_elems * sizeof *c.q);
+        for (int32_t s = 0; s < SEQ_COUNT; s++) {
+            c.q[s * DIM] = 1;
+            for (int32_t t = 0; t < MANY; t++) {
+                const int64_t at =
+                    (int64_t)(c.table[s * c.table_stride + t / PAGE] * PAGE + t % PAGE) * DIM;
+                const bool is_one = t == places[n];
+                for (int32_t i = 0; i < DIM; i++) {
+                    ((uint16_t *)c.k)[at + i] = weft__f16_from_f32(is_one && i == 0 ? 21.625f : 0);
+                    ((uint16_t *)c.v)[at + i] = weft__f16_from_f32(is_one ? 1 : -1);
+                }
+            }
+        }
+        const double others = (MANY - 1) * exp(-21.625), want = (1 - others) / (1 + others);
+        if (attention_case_run(*state, &c, &c.desc, out, NULL) != WEFT_OK)
+            fail_msg("%s", weft_error_text(*state));
+        for (int32_t i = 0; i < SEQ_COUNT * DIM; i++)
+            if (!(fabs((double)out[i] - want) <= 0x1p-21))
+                fail_msg("key %d: [%d] %.9g, not %.9g", places[n], i, (double)out[i], want);
+        attention_case_free(&c);
+    }
+}
+
+// A sequence among short ones that is many shares of a GPU's blocks: its tiles count for more in the division, and so do its parts.
+static void one_long_among_short(void **state)
+{
+    attention_case c = {.num_seqs = 8,
+                        .q_lens = {1, 1, 1, 1, 1, 1, 1, 1},
+                        .kv_lens = {300, 1000, 77, 16099, 640, 1, 2000, 2111}};
+    c.desc = (weft_attention_desc){
+        .kv = {.dtype = WEFT_F16, .num_kv_heads = 8, .head_dim = 128, .page_size = 16},
+        .q_dtype = WEFT_F16,
+        .num_q_heads = 8};
+    holds(*state, &c, 2e-4); // the LSE tells of a tile
+}
+
 // Pages at both ends of a pool of 2^31 elements and some are filled, others are not written: the same keys give the same bits.
 static void a_pool_of_more_than_2_31_elements(void **state)
 {
@@ -303,6 +375,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_sequence_of_any_length),
         cmocka_unit_test(one_sequence_of_eight_heads),
         cmocka_unit_test(prompts_over_pages_of_any_size),
+        cmocka_unit_test(steps_over_small_pages),
+        cmocka_unit_test(one_long_among_short),
+        cmocka_unit_test(weights_beside_one),
         cmocka_unit_test(a_pool_of_more_than_2_31_elements),
     };
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);

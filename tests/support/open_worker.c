@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "tests/support/open_worker.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 engine_worker *open_worker_of(engine_model *model, const engine_options *options, engine_error *err)
 {
@@ -29,4 +35,18 @@ void close_worker(engine_worker *worker)
     engine_model *model = (engine_model *)engine_worker_model(worker);
     engine_worker_close(worker);
     engine_model_close(model);
+}
+
+engine_session *must_open_session(engine_worker *worker)
+{
+    return must_sync_session(worker, NULL, 0);
+}
+
+engine_session *must_sync_session(engine_worker *worker, const int32_t *ids, int32_t count)
+{
+    engine_error err = {""};
+    engine_session *session = engine_session_open(worker, &err);
+    if (!session || (count > 0 && !engine_session_sync(session, ids, count, NULL, NULL, &err)))
+        fail_msg("%s", err.text);
+    return session;
 }

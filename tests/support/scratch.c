@@ -41,6 +41,21 @@ void scratch_folder(char path[SCRATCH_PATH_BYTES])
         give_up(path);
 }
 
+char *scratch_read(const char *path, size_t *size_bytes)
+{
+    FILE *file = fopen(path, "rb");
+    if (!file || fseek(file, 0, SEEK_END) != 0)
+        give_up(path);
+    const long end = ftell(file);
+    char *bytes = end < 0 ? NULL : calloc((size_t)end + 1, 1);
+    rewind(file);
+    if (!bytes || fread(bytes, 1, (size_t)end, file) != (size_t)end)
+        give_up(path);
+    fclose(file);
+    *size_bytes = (size_t)end;
+    return bytes;
+}
+
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
 {
     (void)status, (void)type, (void)at;

@@ -13,6 +13,9 @@ enum { SCRATCH_PATH_BYTES = 256 };
 void scratch_file(char path[SCRATCH_PATH_BYTES], const void *bytes, size_t size_bytes);
 void scratch_folder(char path[SCRATCH_PATH_BYTES]);
 
+// All bytes of a file and a NUL behind them, to be released with free(). Ends the program if it cannot be read.
+char *scratch_read(const char *path, size_t *size_bytes);
+
 // The file, or the folder with all that is in it. Returns 0, as a tear-down of cmocka does.
 int scratch_remove(const char *path);
 

@@ -10,25 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/tokenizer_builder.h"
+#include "tests/support/expect_ids.h"
 
 #define FFFD "\xef\xbf\xbd"
-
-static tokenizer *finish(tokenizer_builder *b)
-{
-    engine_error err = {{0}};
-    tokenizer *t = builder_finish(b, &err);
-    if (!t)
-        fail_msg("%s", err.text);
-    return t;
-}
 
 static tokenizer *bytes_only(void)
 {
     tokenizer_builder b = builder_new(TOKENIZER_BYTE_LEVEL);
     builder_bytes(&b);
     builder_piece(&b, "<|end|>", TOKENIZER_CONTROL, 0); // 256
-    return finish(&b);
+    return must_finish(&b);
 }
 
 static void expect_text(const tokenizer *t, const int32_t *ids, size_t count, unsigned flags,
@@ -120,7 +111,7 @@ static void the_first_space_is_dropped_on_request(void **state)
                                   TOKENIZER_NORMAL, 0);
         int32_t unknown = builder_piece(&b, "<unk>", TOKENIZER_UNKNOWN, 0);
         b.spec.add_space_prefix = prefix;
-        tokenizer *t = finish(&b);
+        tokenizer *t = must_finish(&b);
         const int32_t ids[] = {bos, a, a, 0x41, unknown};
         expect_text(t, ids, 5, 0, " a aA");
         expect_text(t, ids, 5, TOKENIZER_STRIP_SPACE_PREFIX, prefix ? "a aA" : " a aA");

@@ -12,40 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/tokenizer_builder.h"
-
-static tokenizer *finish(tokenizer_builder *b)
-{
-    engine_error err = {{0}};
-    tokenizer *t = builder_finish(b, &err);
-    if (!t)
-        fail_msg("%s", err.text);
-    return t;
-}
-
-static tokenizer_ids encode_bytes(const tokenizer *t, const void *text, size_t text_bytes,
-                                  unsigned flags)
-{
-    tokenizer_ids list = {0};
-    engine_error err = {{0}};
-    if (!tokenizer_encode(t, text, text_bytes, flags, &list, &err))
-        fail_msg("%s", err.text);
-    return list;
-}
-
-// Fails unless the text has exactly these ids; the list ends with -1.
-static void expect_ids(const tokenizer *t, const char *text, unsigned flags,
-                       const int32_t *expected)
-{
-    tokenizer_ids list = encode_bytes(t, text, strlen(text), flags);
-    size_t count = 0;
-    for (; expected[count] >= 0; count++)
-        assert_true(count < list.count && list.ids[count] == expected[count]);
-    assert_int_equal(list.count, count);
-    tokenizer_ids_free(&list);
-}
-
-#define IDS(...) ((const int32_t[]){__VA_ARGS__, -1})
+#include "tests/support/expect_ids.h"
 
 static tokenizer *small_byte_level(const char *pre)
 {
@@ -60,7 +27,7 @@ static tokenizer *small_byte_level(const char *pre)
     builder_piece(&b, "never", TOKENIZER_UNUSED, 0);         // 262
     b.spec.pre = pre;
     b.spec.bos = b.spec.eos = 259;
-    return finish(&b);
+    return must_finish(&b);
 }
 
 static tokenizer *small_sentencepiece(bool add_space_prefix, bool remove_extra_whitespaces)
@@ -83,14 +50,14 @@ static tokenizer *small_sentencepiece(bool add_space_prefix, bool remove_extra_w
     b.spec.eos = 258;
     b.spec.add_space_prefix = add_space_prefix;
     b.spec.remove_extra_whitespaces = remove_extra_whitespaces;
-    return finish(&b);
+    return must_finish(&b);
 }
 
 // --- invalid UTF-8 ----------------------------------------------------------------------------------
 
 static void expect_pieces_join_to(const tokenizer *t, const void *text, size_t text_bytes)
 {
-    tokenizer_ids list = encode_bytes(t, text, text_bytes, 0);
+    tokenizer_ids list = must_encode(t, text, text_bytes, 0);
     tokenizer_text joined = {0};
     for (size_t i = 0; i < list.count; i++) {
         tokenizer_bytes piece;
@@ -208,7 +175,7 @@ static void a_user_defined_piece_may_repeat_a_normal_one(void **state)
         builder_join(&b, "c", "ab");                       // 258
         builder_piece(&b, "z", TOKENIZER_USER_DEFINED, 0); // 259
         builder_join(&b, "z", "y");                        // 260
-        tokenizer *t = finish(&b);
+        tokenizer *t = must_finish(&b);
         expect_ids(t, "ab", 0, IDS(added));
         expect_ids(t, "cab", 0, IDS('c', added));
         expect_ids(t, "zy", 0, IDS(259, 'y'));
@@ -238,7 +205,7 @@ static void whole_words_come_first_for_llama3_only(void **state)
         builder_piece(&b, "xyz", TOKENIZER_NORMAL, 0);   // no merge makes it
         builder_piece(&b, "stop", TOKENIZER_CONTROL, 0); // a word that must not be typed
         b.spec.pre = pres[i];
-        tokenizer *t = finish(&b);
+        tokenizer *t = must_finish(&b);
         expect_ids(t, "xyz", 0, i == 0 ? IDS(256) : IDS('x', 'y', 'z'));
         expect_ids(t, "stop", 0, IDS('s', 't', 'o', 'p'));
         tokenizer_free(t);
@@ -268,7 +235,7 @@ static void bos_and_eos_are_added_where_the_model_wants_them(void **state)
     builder_bytes(&b);
     b.spec.bos = b.spec.eos = 1;
     b.spec.add_bos = b.spec.add_eos = 1;
-    t = finish(&b);
+    t = must_finish(&b);
     expect_ids(t, "a", TOKENIZER_ADD_SPECIAL, IDS(1, 'a', 1));
     expect_ids(t, "a", 0, IDS('a'));
     tokenizer_free(t);
@@ -306,7 +273,7 @@ static void equal_scores_join_from_the_left(void **state)
     builder_piece(&b, "ab", TOKENIZER_NORMAL, -1); // 258
     builder_piece(&b, "ba", TOKENIZER_NORMAL, -1); // 259
     b.spec.add_space_prefix = false;
-    tokenizer *t = finish(&b);
+    tokenizer *t = must_finish(&b);
     expect_ids(t, "aba", 0, IDS(258, 256));
     expect_ids(t, "bab", 0, IDS(259, 257));
     tokenizer_free(t);
@@ -331,7 +298,7 @@ static void a_byte_without_piece_is_unknown_or_refused(void **state)
         builder_piece(&b, "a", TOKENIZER_NORMAL, 0);
         builder_piece(&b, "<unk>", TOKENIZER_UNKNOWN, 0);
         b.spec.unknown = with_unknown ? 1 : TOKENIZER_NONE;
-        tokenizer *t = finish(&b);
+        tokenizer *t = must_finish(&b);
         if (with_unknown)
             expect_ids(t, "aza", 0, IDS(0, 1, 0));
         else
@@ -350,7 +317,7 @@ static void unknown_text_does_not_begin_or_end_one(void **state)
         builder_piece(&b, which == 2 ? "<|endoftext|>" : "<s>", TOKENIZER_CONTROL, 0);
         b.spec.unknown = 1;
         *(which == 0 ? &b.spec.bos : &b.spec.eos) = which < 2 ? 1 : TOKENIZER_NONE;
-        tokenizer *t = finish(&b);
+        tokenizer *t = must_finish(&b);
         expect_refused(t, "aza", "0x7A");
         tokenizer_free(t);
     }
@@ -367,7 +334,7 @@ static void channels_do_not_end_answers(void **state)
         int32_t call = builder_piece(&b, "<|call|>", TOKENIZER_CONTROL, 0);
         int32_t back = channels ? builder_piece(&b, "<|return|>", TOKENIZER_CONTROL, 0) : call;
         b.spec.eos = 'z';
-        tokenizer *t = finish(&b);
+        tokenizer *t = must_finish(&b);
         assert_true(tokenizer_is_end(t, 'z'));
         assert_int_equal(tokenizer_is_end(t, end), !channels);
         assert_int_equal(tokenizer_is_end(t, call), channels);
@@ -386,7 +353,7 @@ static void ends_of_generation_are_known(void **state)
     int32_t text = builder_piece(&b, "<|endoftext|>", TOKENIZER_USER_DEFINED, 0);
     int32_t other = builder_piece(&b, "<|im_start|>", TOKENIZER_CONTROL, 0);
     b.spec.eos = 'z';
-    tokenizer *t = finish(&b);
+    tokenizer *t = must_finish(&b);
     assert_true(tokenizer_is_end(t, 'z'));
     assert_true(tokenizer_is_end(t, eot));
     assert_true(tokenizer_is_end(t, im_end));
@@ -411,7 +378,7 @@ static void long_words_join_like_short_ones(void **state)
         char text[256];
         for (size_t i = 0; i < repeats * 3; i++)
             text[i] = "abc"[i % 3];
-        tokenizer_ids list = encode_bytes(t, text, repeats * 3, 0);
+        tokenizer_ids list = must_encode(t, text, repeats * 3, 0);
         assert_int_equal(list.count, repeats);
         for (size_t i = 0; i < repeats; i++)
             assert_int_equal(list.ids[i], 257);
@@ -434,7 +401,7 @@ static void hostile_lengths_take_no_hostile_time(void **state)
             text[i] = units[u][i % unit_bytes];
         for (size_t p = 0; p < sizeof pres / sizeof pres[0]; p++) {
             tokenizer *t = small_byte_level(pres[p]);
-            tokenizer_ids list = encode_bytes(t, text, size_bytes, 0);
+            tokenizer_ids list = must_encode(t, text, size_bytes, 0);
             assert_true(list.count >= size_bytes / 4);
             tokenizer_ids_free(&list);
             tokenizer_free(t);

@@ -9,37 +9,11 @@
 #include <string.h>
 
 #include "engine/tokenizer/charsmap.h"
+#include "tests/support/expect_ids.h"
 #include "tests/support/refusal.h"
-#include "tests/support/tokenizer_builder.h"
 
 #define MARK        "\xe2\x96\x81" // U+2581
-#define IDS(...)    ((const int32_t[]){__VA_ARGS__, -1})
 #define NORMAL(...) add(&b, (const char *const[]){__VA_ARGS__, NULL})
-
-static tokenizer *finish(tokenizer_builder *b)
-{
-    engine_error err = {{0}};
-    tokenizer *t = builder_finish(b, &err);
-    if (!t)
-        fail_msg("%s", err.text);
-    return t;
-}
-
-static void expect_ids(const tokenizer *t, const char *text, unsigned flags,
-                       const int32_t *expected)
-{
-    tokenizer_ids list = {0};
-    engine_error err = {{0}};
-    size_t count = 0;
-    if (!tokenizer_encode(t, text, strlen(text), flags, &list, &err))
-        fail_msg("%s", err.text);
-    for (; expected[count] >= 0; count++)
-        if (count >= list.count || list.ids[count] != expected[count])
-            fail_msg("\"%s\": token %zu of %zu is %d", text, count, list.count,
-                     count < list.count ? (int)list.ids[count] : -1);
-    assert_int_equal(list.count, count);
-    tokenizer_ids_free(&list);
-}
 
 static void add(tokenizer_builder *b, const char *const *pieces)
 {
@@ -62,7 +36,7 @@ static void words_are_cut_into_the_longest_pieces(void **state)
     (void)state;
     tokenizer_builder b = wordpiece();
     NORMAL(MARK "play", "ing", "in", "g", MARK "pl", MARK "the", MARK ".");
-    tokenizer *t = finish(&b);
+    tokenizer *t = must_finish(&b);
     expect_ids(t, "playing the plg.", TOKENIZER_ADD_SPECIAL, IDS(1, 3, 4, 8, 7, 6, 9, 2));
     expect_ids(t, "playin", 0, IDS(3, 5));
     expect_ids(t, "ing", 0, IDS(0)); // goes on only
@@ -77,7 +51,7 @@ static void text_is_cleaned(void **state)
     (void)state;
     tokenizer_builder b = wordpiece();
     NORMAL(MARK "cafe", MARK "a", "b", MARK "\xe4\xb8\xad", "\xe4\xb8\xad", MARK "!", MARK "i");
-    tokenizer *t = finish(&b);
+    tokenizer *t = must_finish(&b);
     expect_ids(t, "CAF\xc3\x89", 0, IDS(3));  // the accent is one character with its letter
     expect_ids(t, "cafe\xcc\x81", 0, IDS(3)); // or a mark
     expect_ids(t,
@@ -105,14 +79,14 @@ static void cased_vocabularies_keep_case_and_accents(void **state)
         NORMAL(MARK "Caf\xc3\xa9", MARK "caf\xc3\xa9", MARK "cafe");
         if (said)
             b.spec.lower_case = b.spec.strip_accents = 1;
-        tokenizer *t = finish(&b);
+        tokenizer *t = must_finish(&b);
         expect_ids(t, "Caf\xc3\xa9", 0, said ? IDS(5) : IDS(3));
         expect_ids(t, "caf\xc3\xa9", 0, said ? IDS(5) : IDS(4));
         tokenizer_free(t);
     }
     tokenizer_builder b = wordpiece();
     NORMAL(MARK "caf\xc3\xa9", MARK "cafe"); // no capitals, but accents
-    tokenizer *t = finish(&b);
+    tokenizer *t = must_finish(&b);
     expect_ids(t, "CAF\xc3\xa9 cafe", 0, IDS(3, 4));
     tokenizer_free(t);
 }
@@ -123,7 +97,7 @@ static void words_of_more_than_100_characters_are_unknown(void **state)
     char text[202 * 2 + 1] = "";
     tokenizer_builder b = wordpiece();
     NORMAL(MARK "\xc3\xa9", "\xc3\xa9");
-    tokenizer *t = finish(&b);
+    tokenizer *t = must_finish(&b);
     for (int i = 0; i < 100; i++)
         strcat(text, "\xc3\xa9");
     tokenizer_ids list = {0};
@@ -165,7 +139,7 @@ static void the_largest_sum_of_scores_wins(void **state)
 {
     (void)state;
     tokenizer_builder b = unigram();
-    tokenizer *t = finish(&b);
+    tokenizer *t = must_finish(&b);
     expect_ids(t, "ab", TOKENIZER_ADD_SPECIAL, IDS(2, 5, 1)); // -7 beats -9
     expect_ids(t, "a", 0, IDS(2, 3));                         // -5 beats -6
     expect_ids(t, "abab", 0, IDS(2, 3, 7));            // "a", "bab": the other way round is lower
@@ -180,13 +154,13 @@ static void spaces_are_squeezed_on_request(void **state)
     (void)state;
     tokenizer_builder b = unigram();
     b.spec.remove_extra_whitespaces = true;
-    tokenizer *t = finish(&b);
+    tokenizer *t = must_finish(&b);
     expect_ids(t, "  a   b  ", 0, IDS(2, 3, 2, 4));
     expect_ids(t, "   ", 0, IDS(-1));
     tokenizer_free(t);
     b = unigram();
     b.spec.add_space_prefix = false;
-    t = finish(&b);
+    t = must_finish(&b);
     expect_ids(t, "a " MARK "b", 0, IDS(3, 2, 2, 4));
     tokenizer_free(t);
 }
@@ -197,7 +171,7 @@ static void bytes_stand_for_what_has_no_piece(void **state)
     tokenizer_builder b = unigram();
     int32_t first = builder_piece(&b, "<0xC3>", TOKENIZER_BYTE, 0);
     builder_piece(&b, "<0xA9>", TOKENIZER_BYTE, 0);
-    tokenizer *t = finish(&b);
+    tokenizer *t = must_finish(&b);
     expect_ids(t, "a\xc3\xa9", 0, IDS(2, 3, first, first + 1));
     expect_ids(t, "a\xc3", 0, IDS(2, 3, first)); // an invalid byte is a character
     tokenizer_free(t);
@@ -250,7 +224,7 @@ static void the_longest_key_is_replaced(void **state)
     tokenizer_builder b = unigram();
     b.spec.charsmap = data;
     b.spec.charsmap_bytes = bytes;
-    tokenizer *t = finish(&b);
+    tokenizer *t = must_finish(&b);
     expect_ids(t, "AAb", 0, IDS(2, 3, 5));
     tokenizer_free(t);
 }

@@ -4,7 +4,7 @@ from fault import fault
 
 # --- attention ----------------------------------------------------------------------------------------
 A = ("kernels_golden_attention", "kernels_attention_threads", "weft-check --op attention --cases 20")
-C = ("cuda_standin_attention",)
+C = ("cuda_standin_attention", "cuda_standin_attention_choice")
 fault("cuda-single-threads", "src/kernels/attention/attention_single_cuda.c",
       "(uint32_t)(desc->kv.head_dim + 31) / 32 * 32;", "(uint32_t)desc->kv.head_dim;",
       "a block has no whole warps", *C)
@@ -114,13 +114,21 @@ fault("pairs-wild-values-multiplied", "src/kernels/attention/attention_pairs_avx
 fault("pairs-scattered-too-late", "src/kernels/attention/attention_walk.h",
       "    return lengths->kv_lens[seq] - columns;\n", "    return lengths->kv_lens[seq] - columns / 2;\n",
       "trees and bits are not looked at where they begin", *P)
+fault("parts-of-the-first-rows", "src/kernels/attention/attention_parts.h",
+      "q + (i * FOURS + four) * width", "q + i * FOURS * width",
+      "of eight rows of f16 the first four have the queries of the others", "weft-check --variant attention_f16_avx512 --cases 40")
+fault("values-of-the-first-rows", "src/kernels/attention/attention_few.h",
+      "weight + 4 * BLOCK, 4, column", "weight, 4, column",
+      "of eight rows the last four have the weights of the first", "weft-check --variant attention_f16_avx512 --cases 40")
+fault("pairs-of-four-rows-alike", "src/kernels/attention/attention_pairs.h",
+      "r / 4 * LANES + part * 4", "part * 4", "rows of a block score with the queries of its last four", *P)
 fault("few-see-whole-trees", "src/kernels/attention/attention_simd.h",
       "    s->scattered = *masked;\n", "    s->scattered = false;\n",
       "keys of a tree count for rows that do not see them", "kernels_attention_trees")
 fault("infinite-scale-for-all", "src/kernels/attention/attention_widen_avx512.h",
       "_mm512_mask_mul_ps(p, seen, p, scales)", "_mm512_mul_ps(p, scales)",
       "an infinite scale is NaN for rows that do not see its key", "kernels_attention_scales")
-fault("pairs-sum-not-shrunk", "src/kernels/attention/attention_pairs_avx512bf16.c",
+fault("pairs-sum-not-shrunk", "src/kernels/attention/attention_codes_avx512bf16.h",
       "vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));",
       "vf32_add(_mm512_loadu_ps(s->sum + b * LANES), sum));",
       "the running sum of pairs is not rescaled", *P)
@@ -128,6 +136,13 @@ fault("pairs-sum-not-shrunk", "src/kernels/attention/attention_pairs_avx512bf16.
 fault("codes-first-key-twice", "src/kernels/attention/attention_codes_avx512bf16.h",
       "const char *from = pool + at[j] + column;", "const char *from = pool + at[0] + column;",
       "of two keys of codes the first is scored twice", "weft-check --variant attention_fp8_e4m3_avx512bf16 --cases 40")
+FA = ("weft-check-amx --variant attention_fp8_e4m3_amx --cases 40",)
+fault("few-on-tiles-not-shrunk", "src/kernels/attention/attention_few_amx.c",
+      "vf32_mul(vf32_set1(s->shrink[lane_of(ROWS, r)]), vf32_load(acc))", "vf32_load(acc)",
+      "results of few rows on AMX are not rescaled", *FA)
+fault("few-on-tiles-rows-swapped", "src/kernels/attention/attention_few_amx.c",
+      "2 * i + odd) * 32, rows[i]", "2 * i) * 32, rows[i]",
+      "of eight rows on AMX each second has the weights of the one before", *FA)
 
 # --- linear -------------------------------------------------------------------------------------------
 L = ("kernels_golden_linear", "weft-check --op linear --cases 20", "engine_logits")
@@ -308,11 +323,11 @@ fault("experts-plain-times-up", "src/backend/cpu/cpu_experts_pieces.c",
 fault("experts-plain-reads-three", "src/backend/cpu/cpu_experts.c",
       "(desc->flags & WEFT_EXPERTS_PLAIN ? 2 : 1)", "1",
       "experts without a gate count a product that they have not", "api_experts")
-fault("experts-alone-joins-two", "src/kernels/experts/experts_cuda.c",
-      ".num_parts = is_alone(desc) ? 1 : 2,", ".num_parts = 2,",
+fault("experts-alone-joins-two", "src/kernels/experts/experts_steps_cuda.c",
+      ".num_parts = weft__experts_is_alone(desc) ? 1 : 2,", ".num_parts = 2,",
       "experts without a gate ask a GPU for a matrix that is not there", "cuda_standin_experts")
-fault("experts-alone-launches-three", "src/kernels/experts/experts_cuda.c",
-      "        if (lacks(desc, p))\n            continue;\n", "",
+fault("experts-alone-launches-three", "src/kernels/experts/experts_steps_cuda.c",
+      "        if (weft__experts_lacks(desc, p))\n            continue;\n", "",
       "experts without a gate launch a product that they have not", "cuda_standin_experts")
 fault("experts-adapters-of-the-first", "src/backend/cpu/cpu_experts_pieces.c",
       "(const unsigned char *)weight + e * rows * call.weight_stride_bytes", "(const unsigned char *)weight",

@@ -181,6 +181,15 @@ void check_memory_close(struct check_case *c)
     }
 }
 
+bool check_problem_begin(struct check_case *c, uint64_t shape, int32_t number)
+{
+    if (!c->each) // as seeds that people wrote down have them
+        return true;
+    c->problem = number;
+    c->state = number ? check_derived(shape, number) : shape;
+    return c->only < 0 || c->only == number;
+}
+
 void check_problem_done(struct check_case *c)
 {
     c->problems++;

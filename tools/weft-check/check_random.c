@@ -17,6 +17,12 @@ uint64_t check_bits(struct check_case *c)
     return z ^ z >> 31;
 }
 
+uint64_t check_derived(uint64_t shape, int32_t number)
+{
+    struct check_case of = {.state = shape ^ (uint64_t)(uint32_t)number * 0xd1342543de82ef95u};
+    return check_bits(&of);
+}
+
 // Eight bytes a draw, though it counts as one a byte: what the seeds that people wrote down draw next stays.
 void check_fill_bytes(struct check_case *c, unsigned char *data, size_t bytes)
 {

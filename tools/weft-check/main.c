@@ -30,8 +30,8 @@ struct options {
     const char *op, *isa, *variant, *backend;
     const struct weft__backend *table; // of that name
     weft_dtype format;
-    int cases, part, parts; // kernels of part 1..parts
-    int lengths, seconds;
+    int cases, part, parts;              // kernels of part 1..parts
+    int lengths, each, problem, seconds; // problem: the only one of a case, or -1
     uint64_t seed;
     bool json, list, bench;
 };
@@ -71,6 +71,12 @@ static const char usage[] =
     "  --lengths N      attention, linear: problems of a case, of one shape with other lengths, "
     "values\n"
     "                   and modes (default 1, of attention compiled for a shape 6)\n"
+    "  --each N         attention: N problems of each of those modes, which share compiled "
+    "kernels\n"
+    "                   and differ in lengths, pages, values and splits (default 1)\n"
+    "  --problem K      attention with --each: of a case the K-th problem alone, from 0; a "
+    "failure\n"
+    "                   prints it\n"
     "  --part K/N       only the K-th of N parts of the kernels, for several processes\n"
     "  --seed S         seed of the first problem (default: from the clock); a failure prints its\n"
     "                   own, replay it with --seed S --cases 1 --variant V\n"
@@ -108,13 +114,18 @@ static bool wanted(const struct options *options, const struct weft__kernel *row
 
 static void print_failure(const struct options *options, const struct check_case *c)
 {
-    char lengths[32] = "";
+    char which[96] = "";
+    size_t used = 0;
     if (options->lengths)
-        snprintf(lengths, sizeof lengths, " --lengths %d", options->lengths);
+        used += (size_t)snprintf(which, sizeof which, " --lengths %d", options->lengths);
+    if (options->each)
+        used += (size_t)snprintf(which + used, sizeof which - used, " --each %d", options->each);
+    if (c->problem > 0)
+        snprintf(which + used, sizeof which - used, " --problem %d", c->problem);
     printf("FAILED %s: %s\n       %s\n"
            "       replay: weft-check --backend %s --variant %s --seed %llu --cases 1%s\n",
            c->kernel->name, c->failure, c->note, options->backend, c->kernel->name,
-           (unsigned long long)c->seed, lengths);
+           (unsigned long long)c->seed, which);
     fflush(stdout);
 }
 
@@ -153,7 +164,10 @@ static void check_kernel(const struct options *options, struct tally *tally,
                                .format = options->format,
                                .seed = options->seed + (uint64_t)i,
                                .index = i,
-                               .lengths = options->lengths};
+                               .lengths = options->lengths,
+                               .each = options->each,
+                               .only = options->problem,
+                               .problem = -1};
         c.state = c.seed * 0xd1342543de82ef95u ^ hash(tally->row->name);
         if (tally->check)
             check_case_run(&c, tally->check);
@@ -327,6 +341,12 @@ static int parse_option(int option, struct options *options)
     case 'k':
         options->lengths = atoi(optarg);
         return options->lengths > 0 ? -1 : bad_usage("--lengths must be positive: ", optarg);
+    case 'e':
+        options->each = atoi(optarg);
+        return options->each > 0 ? -1 : bad_usage("--each must be positive: ", optarg);
+    case 'q':
+        options->problem = atoi(optarg);
+        return options->problem >= 0 ? -1 : bad_usage("--problem is a number from 0: ", optarg);
     case 't':
         options->seconds = atoi(optarg);
         return options->seconds > 0 ? -1 : bad_usage("--seconds must be positive: ", optarg);
@@ -345,14 +365,29 @@ static int parse_option(int option, struct options *options)
 
 int main(int argc, char **argv)
 {
-    static const struct option long_options[] = {
-        {"op", 1, 0, 'o'},      {"backend", 1, 0, 'b'}, {"format", 1, 0, 'f'},
-        {"isa", 1, 0, 'i'},     {"variant", 1, 0, 'v'}, {"cases", 1, 0, 'n'},
-        {"seed", 1, 0, 's'},    {"json", 0, 0, 'j'},    {"bench", 0, 0, 'm'},
-        {"list", 0, 0, 'l'},    {"help", 0, 0, 'h'},    {"part", 1, 0, 'p'},
-        {"lengths", 1, 0, 'k'}, {"seconds", 1, 0, 't'}, {0}};
-    struct options options = {
-        .cases = 100, .part = 1, .parts = 1, .backend = "cpu", .seed = (uint64_t)time(NULL)};
+    static const struct option long_options[] = {{"op", 1, 0, 'o'},
+                                                 {"backend", 1, 0, 'b'},
+                                                 {"format", 1, 0, 'f'},
+                                                 {"isa", 1, 0, 'i'},
+                                                 {"variant", 1, 0, 'v'},
+                                                 {"cases", 1, 0, 'n'},
+                                                 {"seed", 1, 0, 's'},
+                                                 {"json", 0, 0, 'j'},
+                                                 {"bench", 0, 0, 'm'},
+                                                 {"list", 0, 0, 'l'},
+                                                 {"help", 0, 0, 'h'},
+                                                 {"part", 1, 0, 'p'},
+                                                 {"lengths", 1, 0, 'k'},
+                                                 {"seconds", 1, 0, 't'},
+                                                 {"each", 1, 0, 'e'},
+                                                 {"problem", 1, 0, 'q'},
+                                                 {0}};
+    struct options options = {.cases = 100,
+                              .part = 1,
+                              .parts = 1,
+                              .problem = -1,
+                              .backend = "cpu",
+                              .seed = (uint64_t)time(NULL)};
     struct tallies total = {0};
     int option;
     opterr = 0;
@@ -363,6 +398,8 @@ int main(int argc, char **argv)
     }
     if (optind < argc)
         return bad_usage("unexpected argument ", argv[optind]);
+    if (options.problem >= 0 && !options.each)
+        return bad_usage("--problem wants --each, of whose problems it is one", "");
     bool is_cuda = strcmp(options.backend, "cuda") == 0;
     if (!is_cuda && strcmp(options.backend, "cpu") != 0)
         return bad_usage("unknown backend ", options.backend);

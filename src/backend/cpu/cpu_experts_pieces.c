@@ -47,7 +47,7 @@ static struct weft__linear_call call_of(const struct weft__experts_work *work, i
         .weight_stride_bytes = args->weight_stride_bytes,
         .rows = part->rows,
         .cols = cols,
-        .asks_far = weft__cpu_asks(work->cpu, args->packed),
+        .asks_far = weft__cpu_asks(work->cpu, args->packed, starts[e + 1] - starts[e]),
         .many = weft__linear_many(starts[e + 1] - starts[e], work->desc->flags),
         .batch = starts[e + 1] - starts[e],
         .alpha = 1,

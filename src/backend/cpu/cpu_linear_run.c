@@ -159,7 +159,7 @@ static struct weft__linear_call call_of(struct work *work, int32_t p)
         .weight_stride_bytes = args->weight_stride_bytes,
         .rows = part->rows,
         .cols = work->desc->cols,
-        .asks_far = weft__cpu_asks(work->cpu, work->kernels[p]->pack),
+        .asks_far = weft__cpu_asks(work->cpu, work->kernels[p]->pack, work->args->batch),
         .many = weft__linear_many(work->args->batch, work->desc->flags),
         .batch = work->args->batch,
         .alpha = work->args->alpha,

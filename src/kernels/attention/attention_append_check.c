@@ -326,7 +326,7 @@ static void check_problem(struct check_case *c, struct appended *p)
     weft_plan_destroy(plans[1]);
 }
 
-void weft__attention_append_check(struct check_case *c, int32_t lengths)
+void weft__attention_append_check(struct check_case *c, int32_t problems)
 {
     struct appended shape = {0};
     draw(c, &shape);
@@ -334,8 +334,11 @@ void weft__attention_append_check(struct check_case *c, int32_t lengths)
         check_skip(c);
         return;
     }
-    for (int32_t i = 0; i < lengths && !c->failed; i++) {
+    const uint64_t state = c->state;
+    for (int32_t i = 0; i < problems && !c->failed; i++) {
         struct appended p = shape;
+        if (!check_problem_begin(c, state, i))
+            continue;
         p.desc.rope = shape.desc.rope ? &p.rope : NULL;
         draw_lengths(c, &p);
         if (p.tokens == 0)

@@ -19,18 +19,18 @@
 #include "src/kernels/cuda/bulk.cuh"
 #endif
 
-static_assert(!WEFT_BOXES || alignof(struct weft__attention_device_args) == 64,
+static_assert(WEFT_BOXES != 1 || alignof(struct weft__attention_device_args) == 64,
               "where tensor maps lie in the arguments");
 
 enum {
     BOX_BYTES = KEYS * 128,
-    TILE_ROW_BYTES = WEFT_BOXES ? 128 : ROW_BYTES, // from row to row
+    TILE_ROW_BYTES = WEFT_BOXES == 1 ? 128 : ROW_BYTES, // from row to row
 };
 
 // Where ldmatrix finds row `row` of a plane, `second`: the second 16 of every 32 bytes; and 32 bytes i of it.
 DEVICE uint32_t tile_row(uint32_t plane, int32_t row, int32_t second)
 {
-#if WEFT_BOXES
+#if WEFT_BOXES == 1
     return plane + row * 128 + (second ^ row % 8) * 16;
 #else
     return plane + row * ROW_BYTES + second * 16;
@@ -39,14 +39,14 @@ DEVICE uint32_t tile_row(uint32_t plane, int32_t row, int32_t second)
 
 DEVICE uint32_t tile_piece(uint32_t row, int32_t i)
 {
-#if WEFT_BOXES
+#if WEFT_BOXES == 1
     return (row ^ i % 4 * 32) + i / 4 * BOX_BYTES;
 #else
     return row + i * 32;
 #endif
 }
 
-#if WEFT_BOXES
+#if WEFT_BOXES == 1
 
 // 16 bytes `chunk` of a row.
 DEVICE int32_t box_chunk(int32_t row, int32_t chunk)

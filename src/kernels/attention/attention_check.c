@@ -80,6 +80,7 @@ static void set_rounding(const struct check_case *c, const struct problem *p, co
     if (p->desc.q_dtype == narrow && weft_dtype_block_bytes(narrow) == 2) {
         query->weight_rounding = narrow == WEFT_F16 ? 0x1p-11 : 0x1p-8;
         query->weight_floor = narrow == WEFT_F16 ? 0x1p-31 : 0;
+        query->cuts = c->reference && c->reference != c->context;
     }
 }
 
@@ -321,6 +322,19 @@ static void check_lengths(struct check_case *c, struct problem *p)
     weft_plan_destroy(plan);
 }
 
+// The modes that problem `number` of a shape has: those of the shape first, each for some problems, whose kind of lengths is one
+// if they are several, so that they run the same kernels.
+static void set_modes(struct check_case *c, struct problem *p, uint64_t shape, int32_t number)
+{
+    const int32_t modes = number / (c->each ? c->each : 1);
+    if (c->each)
+        c->state = check_derived(shape, -1 - modes);
+    if (modes > 0)
+        weft__problem_draw_modes(c, p);
+    if (c->each > 1)
+        p->kind = weft__problem_draw_kind(c, p);
+}
+
 // Where kernels are compiled for a shape, the shape meets several modes and lengths.
 check_fn weft__attention_check;
 void weft__attention_check(struct check_case *c)
@@ -328,9 +342,10 @@ void weft__attention_check(struct check_case *c)
     enum { COMPILED_LENGTHS = 6 };
     const bool compiled = c->reference && c->reference != c->context;
     const int32_t lengths = c->lengths ? c->lengths : compiled ? COMPILED_LENGTHS : 1;
+    const int32_t problems = lengths * (c->each ? c->each : 1);
     struct problem shape = {0};
     if (check_range(c, 0, 5) == 0) {
-        weft__attention_append_check(c, lengths);
+        weft__attention_append_check(c, problems);
         return;
     }
     weft__problem_draw_shape(c, &shape);
@@ -338,10 +353,12 @@ void weft__attention_check(struct check_case *c)
         check_skip(c);
         return;
     }
-    for (int32_t i = 0; i < lengths && !c->failed; i++) {
+    const uint64_t state = c->state;
+    for (int32_t i = 0; i < problems && !c->failed; i++) {
         struct problem p = shape;
-        if (i > 0)
-            weft__problem_draw_modes(c, &p);
+        set_modes(c, &p, state, i);
+        if (!check_problem_begin(c, state, i))
+            continue;
         check_lengths(c, &p);
         check_problem_done(c);
     }

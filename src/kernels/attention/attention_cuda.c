@@ -176,14 +176,21 @@ static weft_status plan_packed(const weft_attention_desc *desc,
     }
     launch->end_tiles =
         weft__attention_tiles_of(desc, WEFT__ATTENTION_KEYS, launch->thresholds.end_bytes);
+    launch->part_tiles =
+        weft__attention_tiles_of(desc, WEFT__ATTENTION_KEYS, launch->thresholds.part_bytes);
     choice->narrow = weft__attention_narrows(desc);
     constants.WEFT_STAGES = stages, constants.WEFT_KEYS = WEFT__ATTENTION_KEYS;
     constants.WEFT_M = launch->few_rows / WEFT__ATTENTION_ROWS;
     constants.WEFT_HANDED = launch->handed = !weft__attention_in_chunks(launch) &&
                                              constants.WEFT_M == 1 &&
                                              desc->kv.head_dim <= WEFT__ATTENTION_HANDED_DIM;
-    weft__attention_want_decode(constants, weft__attention_has_boxes(desc, limits), choice,
-                                &launch->boxes);
+    int32_t *const copied =
+        weft__attention_has_boxes(desc, limits) ? &launch->boxes : &launch->copied_rows;
+    weft__attention_want_decode(constants,
+                                weft__attention_has_boxes(desc, limits)  ? 1
+                                : weft__attention_has_rows(desc, limits) ? 2
+                                                                         : 0,
+                                choice, copied);
     weft__attention_plan_cluster(desc, limits, constants, choice);
     // In chunks, decode has sequences of few rows alone where there is prefill: an item a KV head.
     if (weft__attention_plan_prefill(desc, limits, &constants, choice))

@@ -41,6 +41,8 @@ struct weft__attention_thresholds {
         few_keys; // one sequence of up to so many: two launches of attention_cluster.cu share an SM
     int32_t cluster_keys; // of up to so many: attention_cluster.cu; of more: equal shares
     int32_t end_bytes;    // what decode reads in the time that the end of an item takes it
+    int32_t
+        part_bytes; // what a block reads in the time in which a part of an item that is several is left and merged
     int32_t whole_keys; // prefill of plans of no more is not sliced: merging costs what slices save
     int32_t merge_bytes; // what a block of several clusters reads in the time that merging takes it
 };
@@ -54,7 +56,7 @@ struct weft__attention_cuda_launch {
     struct weft__attention_device_sparse sparse; // without its lists
     int32_t splits, chunk_tiles;                 // attention_device.h
     int32_t chunks_most;                         // of an item, 0: equal shares
-    int32_t end_tiles, merge_tiles;              // attention_device.h
+    int32_t end_tiles, part_tiles, merge_tiles;  // attention_device.h
     int32_t most_rows; // queries of all sequences times the heads of a KV head
     bool any;
     uint32_t blocks, shared_bytes; // as many as are resident, or the chunks that there may be
@@ -72,7 +74,8 @@ struct weft__attention_cuda_launch {
     int32_t prefill, wgmma, append, token;    // numbers of kernels; 0: there is none
     int32_t cluster;                          // of one sequence, likewise
     struct weft__attention_clusters clusters; // its
-    int32_t boxes, append_boxes;              // decode and append by the copy engine, likewise
+    int32_t boxes, append_boxes; // decode and append by boxes of the copy engine, likewise
+    int32_t copied_rows;         // decode by rows of it
     int32_t head_dim, page_size;
     int32_t wgmma_rows;     // of a block of prefill by warpgroups
     int32_t wgmma_box_rows; // of the boxes that its tiles come in, 0: they do not

@@ -19,7 +19,7 @@ enum {
     PAGE = WEFT_PAGE,
     CHUNKS = HEAD * (WEFT_CACHE > 3 ? 1 : 2) / 16, // of 16 bytes in a row
     ROW_BYTES = DIM * 2 + 16,
-    PLANE_BYTES = KEYS * (WEFT_BOXES ? HEAD * 2 : ROW_BYTES),
+    PLANE_BYTES = KEYS * (WEFT_BOXES == 1 ? HEAD * 2 : ROW_BYTES),
     RAW_ROW_BYTES = WEFT_CACHE > 3 ? HEAD : PLANE_BYTES / KEYS, // as the cache has it
     RAW_PLANE_BYTES = KEYS * RAW_ROW_BYTES,
     STAGE_BYTES =

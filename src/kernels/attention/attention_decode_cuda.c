@@ -47,16 +47,16 @@ bool weft__attention_decode_shape(const weft_attention_desc *desc,
     return false;
 }
 
-int32_t weft__attention_want_decode(struct weft__attention_constants constants, bool has_boxes,
-                                    struct weft__cuda_choice *choice, int32_t *boxes)
+int32_t weft__attention_want_decode(struct weft__attention_constants constants, int32_t how,
+                                    struct weft__cuda_choice *choice, int32_t *copied)
 {
     static const char file[] = "src/kernels/attention/attention_decode.cu",
                       function[] = "weft_attention_decode";
     const int32_t kernel =
         weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(attention, constants));
-    constants.WEFT_BOXES = 1;
-    if (has_boxes) {
-        *boxes = weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(attention, constants));
+    constants.WEFT_BOXES = how;
+    if (how) {
+        *copied = weft__cuda_want(choice, file, function, WEFT__CUDA_VALUES(attention, constants));
         choice->kernels[kernel].lazy = true;
     }
     return kernel;
@@ -114,10 +114,13 @@ static int64_t shape_bytes(const struct cluster_shape *shape, int32_t head_dim)
            WEFT__ATTENTION_ROWS * (weft__attention_row_bytes(head_dim) + 4);
 }
 
+enum { PAGES_EACH = 3 }; // kept by a thread (attention_cluster.cu)
+
 static bool shape_fits(const struct cluster_shape *shape, int32_t head_dim,
                        const struct weft__cuda_limits *limits)
 {
-    return shape->launches * (shape_bytes(shape, head_dim) + 2048) <= limits->shared_per_sm;
+    const int64_t pages = (int64_t)shape->warps * 32 * PAGES_EACH * 4;
+    return shape->launches * (shape_bytes(shape, head_dim) + pages + 2048) <= limits->shared_per_sm;
 }
 
 static struct cluster_shape shape_of(const weft_attention_desc *desc,

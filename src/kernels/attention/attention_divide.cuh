@@ -91,13 +91,42 @@ DEVICE int32_t chunk_length(const struct weft__attention_device_args *args, int3
                         : args->chunk_tiles;
 }
 
+// How tiles count in equal shares. Of an item that is more than two shares, every share leaves a state that one block waits for and
+// merges: its tiles count for more, so that its blocks have them read before others end, and so does its end.
+struct measure {
+    int32_t long_tiles; // items of so many and more tiles,
+    int32_t
+        ratio; // of which so many 1024ths are a tile's worth of a share; 0: all tiles count alike
+};
+
+DEVICE bool is_long(struct measure by, int32_t tiles)
+{
+    return !WEFT_WHOLE && by.ratio != 0 && tiles >= by.long_tiles;
+}
+
+// What so many tiles, one or more, of an item of `tiles` count for.
+DEVICE int32_t tiles_cost(struct measure by, int32_t tiles)
+{
+    return is_long(by, tiles) ? (tiles - 1) * 1024 / by.ratio + 1 : tiles;
+}
+
+// The tiles of an item that begin before `cost` of it.
+DEVICE int32_t tiles_before(struct measure by, int32_t tiles, int32_t cost)
+{
+    if (is_long(by, tiles))
+        cost = (int32_t)(((uint32_t)cost * (uint32_t)by.ratio + 1023) / 1024);
+    return min(cost, tiles);
+}
+
 // What an item counts for: its tiles and its end, or its chunks, of which the last ones may be empty.
-DEVICE int32_t item_cost(const struct weft__attention_device_args *args, int32_t tiles)
+DEVICE int32_t item_cost(const struct weft__attention_device_args *args, struct measure by,
+                         int32_t tiles)
 {
     if (WEFT_WHOLE)
         return 1;
     if (!in_chunks(args))
-        return tiles + args->end_tiles;
+        return tiles_cost(by, tiles) + args->end_tiles +
+               (is_long(by, tiles) ? args->part_tiles : 0);
     return args->splits ? args->splits : (tiles + args->chunk_tiles - 1) / args->chunk_tiles;
 }
 
@@ -119,20 +148,22 @@ struct place {
     struct sequence seq;
     int32_t kv_head, row_tile; // the item
     int32_t tile;              // of the item
-    int32_t left;              // of the share from here on: tiles, and ends of items
+    int32_t left;              // of the share from here on: tiles, and ends of items, as they count
+    int32_t behind;            // what of the item lies before the block's part, as that counts
+    struct measure by;
 };
 
-// Goes `tiles` further; 0 <= tiles <= left, at most to the end of the item, and over that.
+// Goes `tiles` further, the block's tiles of the item or none of it that has none left; then over its end.
 DEVICE void place_advance(const struct weft__attention_device_args *args, struct place *at,
                           int32_t tiles)
 {
-    at->tile += tiles, at->left -= tiles;
-    if (at->tile < at->seq.tiles)
-        return;
-    at->left = max(at->left - args->end_tiles, 0);
+    at->tile += tiles;
+    at->left = at->tile < at->seq.tiles || in_chunks(args)
+                   ? 0
+                   : max(at->left + at->behind - item_cost(args, at->by, at->seq.tiles), 0);
     if (at->left == 0)
         return;
-    at->tile = 0;
+    at->tile = at->behind = 0;
     at->kv_head += args->heads_abreast;
     if (at->kv_head < args->num_kv_heads)
         return;
@@ -148,8 +179,7 @@ DEVICE void place_advance(const struct weft__attention_device_args *args, struct
 // The tiles of the place's item that belong to the share.
 DEVICE int32_t place_tiles(const struct place *at)
 {
-    int32_t rest = at->seq.tiles - at->tile;
-    return rest < at->left ? rest : at->left;
+    return tiles_before(at->by, at->seq.tiles, at->behind + at->left) - at->tile;
 }
 
 DEVICE int32_t scan_sum(int32_t value, int32_t lane)
@@ -168,12 +198,19 @@ struct scan {
     int32_t cost, sum;
 };
 
+DEVICE void scan_measure(const struct weft__attention_device_args *args, struct measure by,
+                         struct scan *scan, int32_t lane)
+{
+    scan->cost = item_cost(args, by, scan->own.tiles) * scan->own.items;
+    scan->sum = scan_sum(scan->cost, lane);
+}
+
 DEVICE struct scan scan_of(const struct weft__attention_device_args *args, int32_t i, int32_t lane)
 {
+    const struct measure alike = {0, 0};
     struct scan scan;
     scan.own = sequence_of(args, i * WARP + lane);
-    scan.cost = item_cost(args, scan.own.tiles) * scan.own.items;
-    scan.sum = scan_sum(scan.cost, lane);
+    scan_measure(args, alike, &scan, lane);
     return scan;
 }
 
@@ -182,7 +219,7 @@ DEVICE int32_t scan_total(const struct scan *scan)
     return __shfl_sync(0xffffffffu, scan->sum, WARP - 1);
 }
 
-// Where the work `begin` of the list lies, if among the scan's; `before` is the work ahead of them.
+// Where the work `begin` of the list lies, if among the scan's; `before` is the work ahead of them. They have been measured by at->by.
 DEVICE bool place_find(const struct weft__attention_device_args *args, struct place *at,
                        int32_t begin, const struct scan *scan, int32_t before)
 {
@@ -192,10 +229,11 @@ DEVICE bool place_find(const struct weft__attention_device_args *args, struct pl
     int32_t lane = __ffs((int32_t)behind) - 1;
     int32_t skipped = begin - before - __shfl_sync(0xffffffffu, scan->sum - scan->cost, lane);
     at->seq = sequence_shuffle(&scan->own, lane);
-    const int32_t cost = item_cost(args, at->seq.tiles), item = skipped / cost;
-    at->tile = skipped - item * cost;
+    const int32_t cost = item_cost(args, at->by, at->seq.tiles), item = skipped / cost;
+    at->behind = skipped - item * cost;
     if (in_chunks(args))
-        at->tile = min(at->tile * chunk_length(args, at->seq.tiles), at->seq.tiles);
+        at->behind = min(at->behind * chunk_length(args, at->seq.tiles), at->seq.tiles);
+    at->tile = tiles_before(at->by, at->seq.tiles, at->behind);
     at->row_tile = item / args->heads_each;
     at->kv_head =
         (item - at->row_tile * args->heads_each) * args->heads_abreast + file_of_block(args);
@@ -207,44 +245,64 @@ struct share {
     int32_t each, end;
 };
 
+// How to measure a list whose shares are `each` where all tiles count alike. False: so they do.
+DEVICE bool measure_of(const struct weft__attention_device_args *args, int32_t each,
+                       int32_t longest, struct measure *by)
+{
+    enum { COUNTED = 1 << 20 }; // tiles, so that their 1024ths are numbers of 32 bits
+    if (in_chunks(args) || args->part_tiles == 0 || each < 4 * args->part_tiles ||
+        longest / 2 < each || longest >= COUNTED)
+        return false;
+    by->long_tiles = 2 * each, by->ratio = 1024 - 1024 * args->part_tiles / each;
+    return true;
+}
+
 // The block's share of its file's list. left 0: nothing to do.
 DEVICE struct place place_begin(const struct weft__attention_device_args *args, int32_t lane,
                                 struct share *share)
 {
+    enum { SUM, SUM_AGAIN, FIND };
     const int32_t groups = max((args->num_seqs + WARP - 1) / WARP, 1);
     const int32_t blocks = (int32_t)gridDim.x / args->heads_abreast;
-    int32_t total = 0, before = 0, begin = 0;
+    int32_t pass = SUM, total = 0, longest = 0, before = 0, begin = 0;
     struct scan scan;
     struct place at;
-    // All groups of sequences for the sum of their work, then from the first on again; where there is but one it is known.
+    at.by.long_tiles = at.by.ratio = 0;
+    // All groups of sequences for the sum of their work, again where some count for more, then from the first on until the
+    // share is found; where there is but one group it is known.
 #pragma unroll 1
-    for (int32_t i = 0;; i++) {
-        const bool sums = i < groups;
-        if (sums || groups > 1)
-            scan = scan_of(args, sums ? i : i - groups, lane);
-        if (sums) {
-            total += scan_total(&scan);
-            if (i + 1 < groups)
-                continue;
-            share->each = in_chunks(args) ? 1 : max((total + blocks - 1) / blocks, args->min_share);
-            begin = number_of_block(args) * share->each;
-            at.left = begin >= total ? 0 : min(total - begin, share->each);
-            share->end = begin + at.left;
-            if (at.left == 0)
-                return at;
-            if (groups > 1)
-                continue;
+    for (int32_t i = 0;;) {
+        if (groups > 1 || pass == SUM)
+            scan.own = sequence_of(args, i * WARP + lane);
+        scan_measure(args, at.by, &scan, lane);
+        if (pass == FIND) {
+            if (place_find(args, &at, begin, &scan, before))
+                break;
+            before += scan_total(&scan), i++;
+            continue;
         }
-        if (place_find(args, &at, begin, &scan, before))
-            break;
-        before += scan_total(&scan);
+        total += scan_total(&scan);
+        longest =
+            max(longest,
+                (int32_t)warp_max_bits((uint32_t)(scan.own.items > 0 ? scan.own.tiles : 0), WARP));
+        if (++i < groups)
+            continue;
+        i = 0;
+        share->each = in_chunks(args) ? 1 : max((total + blocks - 1) / blocks, args->min_share);
+        if (pass == SUM && measure_of(args, share->each, longest, &at.by)) {
+            pass = SUM_AGAIN, total = 0;
+            continue;
+        }
+        pass = FIND;
+        begin = number_of_block(args) * share->each;
+        at.left = begin >= total ? 0 : min(total - begin, share->each);
+        share->end = begin + at.left;
+        if (at.left == 0)
+            return at;
     }
-    if (in_chunks(args)) {
+    if (in_chunks(args))
         at.left = min(chunk_length(args, at.seq.tiles), at.seq.tiles - at.tile);
-    } else if (at.tile > at.seq.tiles) { // within an end: back to where it begins, and over it
-        at.left += at.tile - at.seq.tiles, at.tile = at.seq.tiles;
-    }
-    if (at.tile == at.seq.tiles && at.left > 0)
+    if (at.tile == at.seq.tiles && at.left > 0) // within an end
         place_advance(args, &at, 0);
     return at;
 }
@@ -265,8 +323,9 @@ DEVICE struct holders holders_of(const struct weft__attention_device_args *args,
         by.first = number_of_block(args) - at->tile / length;
         by.last = by.first + (tiles - 1) / length;
     } else {
-        const int32_t item = share.end - at->left - at->tile; // where it begins in the list
-        by.first = item / share.each, by.last = (item + tiles - 1) / share.each;
+        const int32_t item = share.end - at->left - at->behind; // where it begins in the list
+        by.first = item / share.each;
+        by.last = (item + tiles_cost(at->by, tiles) - 1) / share.each;
     }
     return by;
 }
@@ -332,11 +391,12 @@ DEVICE struct place place_of_part(const struct weft__attention_device_args *args
         lengths.kv_len = __ldcg(args->kv_lens + lengths.seq);
         pages = pages_of(args, lengths.seq); // on the same trip to memory
     }
-    struct place at = {sequence_from(args, lengths), kv_head, 0, 0, 0};
+    struct place at = {sequence_from(args, lengths), kv_head, 0, 0, 0, 0, {0, 0}};
     at.seq.pages = pages;
     const struct division by = division_of(at.seq.tiles, parts, merging, args->merge_tiles, least);
     at.tile = min(part_begin(by, number), at.seq.tiles);
     at.left = min(part_begin(by, number + 1), at.seq.tiles) - at.tile;
+    at.behind = at.tile;
     return at;
 }
 

@@ -62,7 +62,7 @@ weft_status weft__attention_plan_items(const weft_attention_desc *desc, int64_t 
             (int32_t)weft__ceil_div(tiles_most(desc, keys_of_tile), launch->chunk_tiles);
     // Counts on the device are of 32 bits: items stay whole where there may be more tiles than that.
     if (!launch->chunks_most &&
-        items > INT32_MAX / (desc->max_kv_len / keys_of_tile + 2 + END_MOST))
+        items > INT32_MAX / (desc->max_kv_len / keys_of_tile / 3 * 4 + 6 + 2 * END_MOST))
         launch->splits = launch->chunks_most = 1;
     return WEFT_OK;
 }

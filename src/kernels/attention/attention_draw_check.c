@@ -263,11 +263,35 @@ static void draw_sequence(struct check_case *c, struct problem *p, int32_t s, in
     p->kv_lens[s] = kv_len;
 }
 
+static bool may_ring(const weft_attention_desc *desc)
+{
+    return desc->window > 0 && !(desc->flags & WEFT_ATTENTION_MASK_VALUE);
+}
+
+struct problem_kind weft__problem_draw_kind(struct check_case *c, const struct problem *p)
+{
+    return (struct problem_kind){
+        .held = true, .single = one_in(c, 3), .ring = may_ring(&p->desc) && one_in(c, 3)};
+}
+
+// Splits alone of what modes are: chunks, or shares, as before.
+static void draw_splits(struct check_case *c, weft_attention_desc *desc)
+{
+    if (desc->num_splits > 0)
+        desc->num_splits = (int32_t)check_range(c, 1, 7);
+    if (desc->chunk_keys > 0)
+        desc->chunk_keys = (int32_t)check_length(c, 400, 64);
+}
+
 void weft__problem_draw_lengths(struct check_case *c, struct problem *p)
 {
     // Prefill, decode, both; now and then long sequences, or a single one; costs stay around 10^7 products.
     weft_attention_desc *desc = &p->desc;
-    int64_t style = check_range(c, 0, 3), most_keys = 600;
+    const struct problem_kind kind = p->kind;
+    int64_t style = kind.held ? (kind.single ? 0 : check_range(c, 1, 3)) : check_range(c, 0, 3);
+    int64_t most_keys = 600;
+    if (kind.held)
+        draw_splits(c, desc);
     int64_t budget = 3000000 / (desc->num_q_heads * (int64_t)(p->key_dim + p->value_dim) / 2);
     p->args.num_seqs = (int32_t)check_range(c, 1, PROBLEM_MOST_SEQS);
     if (style == 0 && one_in(c, 3)) {
@@ -283,12 +307,14 @@ void weft__problem_draw_lengths(struct check_case *c, struct problem *p)
         longest = p->kv_lens[s] > longest ? p->kv_lens[s] : longest;
         most_q = p->q_lens[s] > most_q ? p->q_lens[s] : most_q;
     }
-    if (desc->window > 0 && !(desc->flags & WEFT_ATTENTION_MASK_VALUE) && one_in(c, 3))
+    if (kind.held ? kind.ring : may_ring(desc) && one_in(c, 3))
         desc->ring_len = desc->window + most_q - 1 + (int32_t)check_range(c, 0, 20);
     desc->ring_len = desc->ring_len < 1 && desc->ring_len ? 1 : desc->ring_len;
     desc->max_seqs = p->args.num_seqs + (int32_t)check_range(c, 0, 2);
     const int32_t more = (int32_t)check_range(c, 0, 40); // none half of the time
     desc->max_q_tokens = total + (more > 20 ? more : 0);
+    if (kind.held) // which decides whether there is prefill
+        desc->max_q_tokens = kind.single ? total : desc->max_seqs + 1 + total;
     desc->max_kv_len = longest + (int32_t)check_range(c, 0, 100);
     bool padded = one_in(c, desc->flags & WEFT_ATTENTION_MASK_VALUE ? 2 : 6);
     for (int32_t s = 0; s < p->args.num_seqs && padded; s++)

@@ -120,13 +120,12 @@ DEVICE void handed_add(float *place, int32_t count, int32_t row, int32_t lane,
     for (int32_t k = 0; k < QUERY_PAIRS; k++)
         merged->value[k].x *= earlier, merged->value[k].y *= earlier;
 #pragma unroll
-    for (int32_t j = 0; j < HANDED_TOGETHER; j++) {
-        const float weight = __shfl_sync(0xffffffffu, factor, j);
+    for (int32_t j = 0; j < HANDED_TOGETHER; j += 4) {
+        float weight[4];
 #pragma unroll
-        for (int32_t k = 0; k < QUERY_PAIRS; k++) {
-            merged->value[k].x = fmaf(weight, x[j][k].x, merged->value[k].x);
-            merged->value[k].y = fmaf(weight, x[j][k].y, merged->value[k].y);
-        }
+        for (int32_t i = 0; i < 4; i++)
+            weight[i] = __shfl_sync(0xffffffffu, factor, j + i);
+        four_add(weight, x + j, merged->value);
     }
 }
 

@@ -74,7 +74,7 @@ INLINE __m512 over_keys(const int lanes, __m512 x, const bool largest)
 }
 
 // Where the halves of the weights of two vectors of scores lie among them, narrowed.
-static __m512i order_of_weights(const int lanes)
+static inline __m512i order_of_weights(const int lanes)
 {
     uint16_t from[2 * LANES];
     for (int i = 0; i < 2 * LANES; i++) {
@@ -128,6 +128,33 @@ INLINE void order_group(const float *acc, float *to)
     const __m512 second = _mm512_shuffle_f32x4(low, high, 0xee);
     _mm512_storeu_ps(to, _mm512_shuffle_f32x4(first, first, 0xd8));
     _mm512_storeu_ps(to + LANES, _mm512_shuffle_f32x4(second, second, 0xd8));
+}
+
+// The same of 64 columns, unpacked twice: in part l of 128 bits, vector v has columns 16 l + 4 v .. 16 l + 4 v + 3.
+INLINE void order_codes(const float *acc, float *to)
+{
+    const __m512 a = _mm512_loadu_ps(acc), b = _mm512_loadu_ps(acc + LANES);
+    const __m512 c = _mm512_loadu_ps(acc + 2 * LANES), d = _mm512_loadu_ps(acc + 3 * LANES);
+    const __m512 ab = _mm512_shuffle_f32x4(a, b, 0x44), cd = _mm512_shuffle_f32x4(c, d, 0x44);
+    const __m512 more_ab = _mm512_shuffle_f32x4(a, b, 0xee);
+    const __m512 more_cd = _mm512_shuffle_f32x4(c, d, 0xee);
+    _mm512_storeu_ps(to, _mm512_shuffle_f32x4(ab, cd, 0x88));
+    _mm512_storeu_ps(to + LANES, _mm512_shuffle_f32x4(ab, cd, 0xdd));
+    _mm512_storeu_ps(to + 2 * LANES, _mm512_shuffle_f32x4(more_ab, more_cd, 0x88));
+    _mm512_storeu_ps(to + 3 * LANES, _mm512_shuffle_f32x4(more_ab, more_cd, 0xdd));
+}
+
+// rows[i] = part i of each of four vectors.
+INLINE void turn_parts(const __m512i x[4], __m512i rows[4])
+{
+    const __m512i a = _mm512_shuffle_i32x4(x[0], x[1], 0x44);
+    const __m512i b = _mm512_shuffle_i32x4(x[2], x[3], 0x44);
+    const __m512i c = _mm512_shuffle_i32x4(x[0], x[1], 0xee);
+    const __m512i d = _mm512_shuffle_i32x4(x[2], x[3], 0xee);
+    rows[0] = _mm512_shuffle_i32x4(a, b, 0x88);
+    rows[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
+    rows[2] = _mm512_shuffle_i32x4(c, d, 0x88);
+    rows[3] = _mm512_shuffle_i32x4(c, d, 0xdd);
 }
 
 #endif

@@ -73,6 +73,24 @@ DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, i
     return nothing != 0.0f;
 }
 
+// Four states more of a row, of these weights. Where weights are exact, apart at first: beside a state that has nearly all the weight, each of
+// the others may be below half a unit in the last place, and added one by one all of them would be lost.
+DEVICE void four_add(const float weight[4], const float2 x[4][QUERY_PAIRS],
+                     float2 value[QUERY_PAIRS])
+{
+#pragma unroll
+    for (int32_t k = 0; k < QUERY_PAIRS; k++) {
+        float2 sum = WEFT_PARTS > 1 ? make_float2(0, 0) : value[k];
+#pragma unroll
+        for (int32_t j = 0; j < 4; j++) {
+            sum.x = fmaf(weight[j], x[j][k].x, sum.x);
+            sum.y = fmaf(weight[j], x[j][k].y, sum.y);
+        }
+        value[k].x = WEFT_PARTS > 1 ? value[k].x + sum.x : sum.x;
+        value[k].y = WEFT_PARTS > 1 ? value[k].y + sum.y : sum.y;
+    }
+}
+
 // The states of rows of the item once more, a warp per row. Leaves them as those of warp 0.
 DEVICE void states_again(const struct weft__attention_device_args *args, const struct place *at,
                          struct rows rows, int32_t tiles)

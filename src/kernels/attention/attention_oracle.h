@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { ORACLE_MOST_DIM = 1024, ORACLE_WORK = 3 };
+enum { ORACLE_MOST_DIM = 1024, ORACLE_WORK = 6 };
 
 struct oracle_query {
     const float *q;              // [head_dim]
@@ -28,6 +28,7 @@ struct oracle_query {
     const float *v_scales;
     int64_t scale_stride;
     double tiny;  // results of that size may be lost
+    bool cuts;    // tensor cores sum q.k in one piece
     bool flushes; // elements below the normal numbers are 0, that times infinity NaN
 };
 

@@ -73,14 +73,24 @@ static inline bool weft__attention_has_boxes(const weft_attention_desc *desc,
            desc->kv.page_size % WEFT__ATTENTION_KEYS == 0 && desc->ring_len == 0;
 }
 
+// Or, of pages of no whole sixteens, in rows that the copy engine brings (attention_ring.cuh)?
+static inline bool weft__attention_has_rows(const weft_attention_desc *desc,
+                                            const struct weft__cuda_limits *limits)
+{
+    return limits->sm >= 90 && !weft__attention_is_byte(&desc->kv) && desc->kv.head_dim >= 128 &&
+           desc->kv.head_dim % 16 == 0 && desc->kv.page_size % WEFT__ATTENTION_KEYS != 0 &&
+           desc->ring_len == 0;
+}
+
 // attention_decode_cuda.c. Ring and blocks: as many bytes under way as an SM can hold with two blocks on it. False: they do not fit.
 bool weft__attention_decode_shape(const weft_attention_desc *desc,
                                   const struct weft__cuda_limits *limits, int32_t parts,
                                   struct weft__attention_cuda_launch *launch, int32_t *stages);
 
-// The kernel, and that of boxes in *boxes if they serve; the first is then for caches that lie anyhow.
-int32_t weft__attention_want_decode(struct weft__attention_constants constants, bool has_boxes,
-                                    struct weft__cuda_choice *choice, int32_t *boxes);
+// The kernel, and that of the copy engine in *copied if it serves (how: WEFT_BOXES, 0: it does not); the first is then for
+// caches that lie anyhow.
+int32_t weft__attention_want_decode(struct weft__attention_constants constants, int32_t how,
+                                    struct weft__cuda_choice *choice, int32_t *copied);
 
 // attention_cluster.cu, where one sequence is read by it.
 void weft__attention_plan_cluster(const weft_attention_desc *desc,

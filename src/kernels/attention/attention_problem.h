@@ -9,7 +9,14 @@ struct check_case;
 
 enum { PROBLEM_MOST_SEQS = 5 };
 
+// What lengths decide of the kernels that a plan has, where several problems are to have the same.
+struct problem_kind {
+    bool held, single,
+        ring; // held: the others count. Single tokens alone; a ring where there is a window
+};
+
 struct problem {
+    struct problem_kind kind;
     weft_attention_desc desc;
     weft_attention_args args;
     int32_t key_dim, value_dim;
@@ -26,9 +33,10 @@ struct problem {
     float scale;
 };
 
-// Shape and modes, other modes of that shape, then lengths.
+// Shape and modes, other modes of that shape, a kind of lengths that is to be held, then lengths.
 void weft__problem_draw_shape(struct check_case *c, struct problem *p);
 void weft__problem_draw_modes(struct check_case *c, struct problem *p);
+struct problem_kind weft__problem_draw_kind(struct check_case *c, const struct problem *p);
 void weft__problem_draw_lengths(struct check_case *c, struct problem *p);
 
 // Keys and values scattered over pages; what no query sees is poison.
@@ -41,8 +49,8 @@ void weft__problem_fill_queries(struct check_case *c, struct problem *p);
 // apart from the kernels.
 bool weft__problem_sees(const struct problem *p, int32_t s, int32_t token, int32_t head, int32_t t);
 
-// The check of WEFT_ATTENTION_APPEND and _OUT_ROUNDED, with `lengths` problems of its own (attention_append_check.c).
-void weft__attention_append_check(struct check_case *c, int32_t lengths);
+// The check of WEFT_ATTENTION_APPEND and _OUT_ROUNDED, with `problems` of its own (attention_append_check.c).
+void weft__attention_append_check(struct check_case *c, int32_t problems);
 
 // Rounds a number to a plain format and stores it at element `at`; returns what it became.
 float weft__problem_store(weft_dtype dtype, float x, void *to, int64_t at);

@@ -6,7 +6,8 @@
 // for all but the ends of a sequence, that all of them are seen, leaves an addition and a copy for every 16 bytes. With
 // smaller pages a lane computes where one key (lanes 0..15) or value (16..31) lies, the others get it by shuffle.
 //
-// Where the copy engine serves (attention_boxes.cuh), a barrier a slot counts what has arrived.
+// Where the copy engine serves, a barrier a slot counts what has arrived: WEFT_BOXES 1: boxes (attention_boxes.cuh), 2: of pages of no
+// whole sixteens rows of 256 bytes and more, a copy each, which the lane asks for that knows the row's page.
 #ifndef WEFT_KERNELS_ATTENTION_RING_CUH
 #define WEFT_KERNELS_ATTENTION_RING_CUH
 
@@ -221,7 +222,7 @@ DEVICE void sixteen_ask_some(const struct weft__attention_device_args *args,
     }
 }
 
-#if WEFT_BOXES
+#if WEFT_BOXES == 1
 // The new key and value of a sequence on their way to a tile in `slot`.
 DEVICE uint8_t *fresh_rows(const struct ring *ring)
 {
@@ -263,6 +264,51 @@ DEVICE const uint8_t *ring_wait(const struct ring *ring, const struct sequence *
     if (key0 < seq->first_key || key0 + KEYS > seq->end_key || (WEFT_APPEND && fresh < KEYS))
         boxes_mend(slot, seq->first_key - key0, seq->end_key - key0, fresh,
                    WEFT_APPEND && fresh >= 0 && fresh < KEYS ? fresh_rows(ring) : NULL, ring->lane);
+    return slot;
+}
+#elif WEFT_BOXES == 2
+static_assert(HEAD == DIM && !WEFT_APPEND && !ONE_PAGE,
+              "rows without padding, of which none is new");
+
+// Asks for a tile: lane l for key l, or value l - 16.
+DEVICE void ring_tile(const struct weft__attention_device_args *args, const struct ring *ring,
+                      uint8_t *slot)
+{
+    const bool seen = ring_sees(ring, ring_key(ring, ring->tile, 0));
+    const int32_t rows = __popc(__ballot_sync(0xffffffffu, seen));
+    const uint32_t barrier = ring->barriers + 8 * ring->slot;
+    const uint8_t *from = sixteen_row(args, ring, 0, page_of(ring));
+    if (ring->lane == 0)
+        barrier_expect(barrier, (uint32_t)rows * HEAD * 2);
+    __syncwarp();
+    if (seen)
+        copy_bulk(shared_address(slot) +
+                      (uint32_t)(ring->lane / 16 * PLANE_BYTES + ring->lane % 16 * ROW_BYTES),
+                  from, HEAD * 2, barrier);
+}
+
+// Zeros for the values of a tile that nobody sees, those before row `begin` and from `end` on: a weight of 0 does not silence what
+// lies there.
+DEVICE void rows_mend(uint8_t *slot, int32_t begin, int32_t end, int32_t lane)
+{
+    enum { EACH = HEAD / 8 };
+    __syncwarp();
+#pragma unroll 1
+    for (int32_t i = lane; i < KEYS * EACH; i += WARP)
+        if (i / EACH < begin || i / EACH >= end)
+            *(uint4 *)(slot + PLANE_BYTES + i / EACH * ROW_BYTES + i % EACH * 16) =
+                make_uint4(0, 0, 0, 0);
+    bulk_fence(); // before the slot's next rows
+    __syncwarp();
+}
+
+// Waits for the tile of `seq` that was asked for first, whose keys begin at key0; it lies where is asked for next.
+DEVICE const uint8_t *ring_wait(const struct ring *ring, const struct sequence *seq, int32_t key0)
+{
+    uint8_t *slot = shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
+    barrier_wait(ring->barriers + 8 * ring->slot, ring->parity);
+    if (key0 < seq->first_key || key0 + KEYS > seq->end_key)
+        rows_mend(slot, seq->first_key - key0, seq->end_key - key0, ring->lane);
     return slot;
 }
 #else

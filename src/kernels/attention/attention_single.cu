@@ -207,10 +207,20 @@ extern "C" __global__ void __launch_bounds__(1024)
     float most = NEGATIVE_INFINITY, total = 0, y = 0;
     for (int32_t w = 0; w < WARPS; w++)
         most = fmaxf(most, largest[w]);
-    for (int32_t w = 0; w < WARPS; w++) {
-        const float factor = weight_of(largest[w], most);
-        total = fmaf(factor, sum[w], total);
-        y = fmaf(factor, acc[w][d], y);
+    // Fours, then fours of these, then both halves: beside a warp that has nearly all the weight each other one may be below half a
+    // unit in the last place, and all that was added one by one would be lost.
+    for (int32_t half = 0; half < WARPS; half += WARPS / 2) {
+        float half_total = 0, half_y = 0;
+        for (int32_t four = half; four < half + WARPS / 2; four += 4) {
+            float four_total = 0, four_y = 0;
+            for (int32_t w = four; w < four + 4; w++) {
+                const float factor = weight_of(largest[w], most);
+                four_total = fmaf(factor, sum[w], four_total);
+                four_y = fmaf(factor, acc[w][d], four_y);
+            }
+            half_total += four_total, half_y += four_y;
+        }
+        total += half_total, y += half_y;
     }
     const float by = row_end(&args, query.lengths, query.row, most, total, d == 0);
     set_element<WEFT_Y_DTYPE>(args.out, out_at(&args, query.lengths, query.row) + d, y * by);

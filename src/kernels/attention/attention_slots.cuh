@@ -62,13 +62,12 @@ DEVICE void item_merge(const struct weft__attention_device_args *args, struct le
                         value[k].x *= earlier, value[k].y *= earlier;
                 }
 #pragma unroll
-                for (int32_t j = 0; j < TOGETHER; j++) {
-                    const float weight = __shfl_sync(0xffffffffu, factor, (j0 + j) % WARP);
+                for (int32_t j = 0; j < TOGETHER; j += 4) {
+                    float weight[4];
 #pragma unroll
-                    for (int32_t k = 0; k < QUERY_PAIRS; k++) {
-                        value[k].x = fmaf(weight, x[j][k].x, value[k].x);
-                        value[k].y = fmaf(weight, x[j][k].y, value[k].y);
-                    }
+                    for (int32_t i = 0; i < 4; i++)
+                        weight[i] = __shfl_sync(0xffffffffu, factor, (j0 + j + i) % WARP);
+                    four_add(weight, x + j, value);
                 }
             }
         }

@@ -155,7 +155,8 @@ INLINE void staged_scores(struct state *s, const float *rows, const int few)
             panel_scores(s, row);
         return;
     }
-    const struct shape shape = shape_of(WEFT_F32, few, s->width);
+    struct shape shape = shape_of(WEFT_F32, few, s->width);
+    shape.by_parts = false; // queries lie as rows
     for (int32_t j = 0; j < BLOCK; j++)
         at[j] = (int64_t)j * s->width;
     for (int32_t j = 0; j < BLOCK; j += score_step(shape)) {

@@ -126,6 +126,7 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .ring_len = launch->ring_len,
         .min_share = weft__attention_in_chunks(launch) ? 1 : WARPS,
         .end_tiles = launch->end_tiles,
+        .part_tiles = launch->part_tiles,
         .merge_tiles = launch->merge_tiles,
         .slot_rows = launch->slot_rows,
         .aligned = aligned(&args->pool.k, launch->elem_bytes) &&
@@ -262,7 +263,12 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
     // With the new keys come queries that are not rotated yet: there is one of each sequence.
     const int32_t rows = run->k ? launch->append : WEFT__ATTENTION_DECODE;
     const int32_t boxed = run->k ? launch->append_boxes : launch->boxes;
-    decode_step(launch, device, splits, grid, boxes, boxes ? boxed : rows, &steps[count]);
+    const bool in_rows = !run->k && launch->copied_rows && device.aligned;
+    decode_step(launch, device, splits, grid, boxes,
+                boxes     ? boxed
+                : in_rows ? launch->copied_rows
+                          : rows,
+                &steps[count]);
     if (boxes)
         memcpy(steps[count].matrices, maps, sizeof maps);
     count++;

@@ -10,6 +10,7 @@
 // Scores leave with rows as lanes, so that the softmax goes through a block without looking across lanes; its weights are turned
 // once. For 16 rows and 64 keys of 64 elements both products take 256 clocks, the exponentials some 500.
 #include "src/kernels/attention/attention_tiles_amx.h"
+#include "src/kernels/attention/attention_int8.h"
 
 enum { VALUE_TILES = 4 }; // whose sums grow together
 
@@ -209,18 +210,6 @@ static int64_t place_of(int32_t row, int32_t column)
     return ((int64_t)(column / GROUP * 2 + half) * LANES + row) * LANES + place;
 }
 
-static float value_at(const struct rows *s, int32_t key, int32_t column)
-{
-    const struct weft__attention_plane *v = &s->call->v;
-    const int64_t at = s->values_at[key] + column;
-    switch (v->dtype) {
-    case WEFT_INT8: return ((const int8_t *)v->data)[at];
-    case WEFT_FP8_E4M3: return weft__fp8_e4m3_to_f32(((const uint8_t *)v->data)[at]);
-    case WEFT_FP8_E5M2: return weft__fp8_e5m2_to_f32(((const uint8_t *)v->data)[at]);
-    default: return weft__bf16_to_f32(((const uint16_t *)(const void *)v->data)[at]);
-    }
-}
-
 // The infinities and NaNs that values of the block have, for those rows of block b that see them.
 static __attribute__((noinline)) void add_wild(const struct tiles *t, int32_t b)
 {
@@ -372,16 +361,48 @@ static void attend_on_tiles(const struct weft__attention_call *call,
     tiles_end();
 }
 
+// Are tiles of so many rows done by tiles of AMX that are as wide (attention_few_amx.c)?
+static bool is_few_on_tiles(const struct weft__attention_call *call, int32_t rows)
+{
+    return rows <= WEFT__ATTENTION_FEW_ROWS && is_code(call->k.dtype) &&
+           call->k.dtype != WEFT_INT8 && !takes_few(call, rows) && call->k.dim % GROUP == 0 &&
+           call->softcap <= 0 && !call->alibi_slopes;
+}
+
+// The first tiles that are alike, or one without keys. Returns how many.
+static int32_t attend_few_on_tiles(const struct weft__attention_call *call,
+                                   const struct weft__attention_tile *tiles, int32_t count)
+{
+    const int32_t n = weft__attention_codes_few(call, tiles, count);
+    if (n > 0)
+        return n;
+    pairs_for(call->k.dtype)(call, tiles, 1);
+    return 1;
+}
+
+// The first tiles that are as few, or as many rows.
+static int32_t attend_alike(const struct weft__attention_call *call,
+                            const struct weft__attention_tile *tiles, int32_t count)
+{
+    const int32_t rows = weft__attention_rows(call, tiles);
+    if (is_few_on_tiles(call, rows))
+        return attend_few_on_tiles(call, tiles, count);
+    weft__attention_fn *other = instead(call, rows);
+    int32_t n = 1;
+    for (; n < count; n++) {
+        const int32_t next = weft__attention_rows(call, &tiles[n]);
+        if (is_few_on_tiles(call, next) || instead(call, next) != other)
+            break;
+    }
+    (other ? other : attend_on_tiles)(call, tiles, n);
+    return n;
+}
+
 static void attend(const struct weft__attention_call *call,
                    const struct weft__attention_tile *tiles, int32_t count)
 {
-    for (int32_t n, i = 0; i < count; i += n) {
-        weft__attention_fn *other = instead(call, weft__attention_rows(call, &tiles[i]));
-        n = 1;
-        while (i + n < count && instead(call, weft__attention_rows(call, &tiles[i + n])) == other)
-            n++;
-        (other ? other : attend_on_tiles)(call, tiles + i, n);
-    }
+    for (int32_t i = 0; i < count;)
+        i += attend_alike(call, tiles + i, count - i);
 }
 
 #define ATTENTION(kv)                                                                              \

@@ -81,15 +81,6 @@ INLINE void load_row(const struct tiles *t, weft_dtype kv,
     x[1] = column + GROUP < plane->dim ? _mm512_loadu_si512(from + GROUP) : x[0];
 }
 
-// Do sixteen rows lie one behind the other, `stride` elements apart?
-static bool in_a_row(const int64_t *at, int64_t stride)
-{
-    for (int i = 1; i < 16; i++)
-        if (at[i] - at[i - 1] != stride)
-            return false;
-    return true;
-}
-
 // Keys of bf16 are read where they lie if that is once: many blocks of rows find them closer together.
 INLINE void gather_keys(struct tiles *t, weft_dtype kv)
 {
@@ -190,5 +181,22 @@ static void take_queries(const struct tiles *t)
         }
     }
 }
+
+static inline float value_at(const struct rows *s, int32_t key, int32_t column)
+{
+    const struct weft__attention_plane *v = &s->call->v;
+    const int64_t at = s->values_at[key] + column;
+    switch (v->dtype) {
+    case WEFT_INT8: return ((const int8_t *)v->data)[at];
+    case WEFT_FP8_E4M3: return weft__fp8_e4m3_to_f32(((const uint8_t *)v->data)[at]);
+    case WEFT_FP8_E5M2: return weft__fp8_e5m2_to_f32(((const uint8_t *)v->data)[at]);
+    default: return weft__bf16_to_f32(((const uint16_t *)(const void *)v->data)[at]);
+    }
+}
+
+// Few rows (attention_few_amx.c): does the first of the tiles and those after it that are alike. Returns how many; 0: the first
+// has no keys, or more than WEFT__ATTENTION_FEW_ROWS rows.
+int32_t weft__attention_codes_few(const struct weft__attention_call *call,
+                                  const struct weft__attention_tile *tiles, int32_t count);
 
 #endif

@@ -13,15 +13,32 @@
 #define WEFT_KERNELS_CPU_AMX_H
 
 #include <immintrin.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 
 enum { TILE_ROWS = 16, TILE_ROW_BYTES = 64, TILE_BYTES = TILE_ROWS * TILE_ROW_BYTES };
 
+// What the tiles of a thread are: rows, and bytes of a row.
+struct tile_shapes {
+    uint8_t rows[8];
+    uint16_t row_bytes[8];
+};
+
+static inline struct tile_shapes tile_shapes_of(int words)
+{
+    struct tile_shapes shapes;
+    for (int tile = 0; tile < 8; tile++) {
+        shapes.row_bytes[tile] = (uint16_t)(tile / 2 == 2 ? 4 * words : TILE_ROW_BYTES);
+        shapes.rows[tile] = (uint8_t)(tile / 2 == 3 ? words : TILE_ROWS);
+    }
+    return shapes;
+}
+
 #ifndef WEFT__AMX_STANDIN
 
 // The tiles of the thread get their sizes. What was in them is lost.
-static inline void tiles_begin(int words)
+static inline void tiles_begin_as(struct tile_shapes shapes)
 {
     // volatile: gcc takes the instruction to read 8 bytes of it, and may leave out what is written to the others
     volatile struct {
@@ -30,8 +47,8 @@ static inline void tiles_begin(int words)
         uint8_t rows[16];
     } config = {.palette = 1};
     for (int tile = 0; tile < 8; tile++) {
-        config.row_bytes[tile] = (uint16_t)(tile / 2 == 2 ? 4 * words : TILE_ROW_BYTES);
-        config.rows[tile] = (uint8_t)(tile / 2 == 3 ? words : TILE_ROWS);
+        config.row_bytes[tile] = shapes.row_bytes[tile];
+        config.rows[tile] = shapes.rows[tile];
     }
     _tile_loadconfig((const void *)&config);
 }
@@ -43,26 +60,27 @@ static inline void tiles_end(void)
 }
 
 // Macros, as a tile's number is part of the instruction. `stride` is the bytes from row to row.
-#define tile_zero(tile)               _tile_zero(tile)
-#define tile_load(tile, from, stride) _tile_loadd(tile, from, stride)
-#define tile_store(tile, to)          _tile_stored(tile, to, TILE_ROW_BYTES)
-#define tile_dot_bf16(c, a, b)        _tile_dpbf16ps(c, a, b)
-#define tile_dot_i8_u8(c, a, b)       _tile_dpbsud(c, a, b)
+#define tile_zero(tile)                   _tile_zero(tile)
+#define tile_load(tile, from, stride)     _tile_loadd(tile, from, stride)
+#define tile_store(tile, to)              _tile_stored(tile, to, TILE_ROW_BYTES)
+#define tile_store_rows(tile, to, stride) _tile_stored(tile, to, stride)
+#define tile_dot_bf16(c, a, b)            _tile_dpbf16ps(c, a, b)
+#define tile_dot_i8_u8(c, a, b)           _tile_dpbsud(c, a, b)
 
 #else
 
 static _Thread_local _Alignas(64) unsigned char standin_tiles[8][TILE_ROWS][TILE_ROW_BYTES];
-static _Thread_local int standin_words;
+static _Thread_local struct tile_shapes standin_shapes;
 
-static inline void tiles_begin(int words)
+static inline void tiles_begin_as(struct tile_shapes shapes)
 {
     memset(standin_tiles, 0xff, sizeof standin_tiles);
-    standin_words = words;
+    standin_shapes = shapes;
 }
 
 static inline void tiles_end(void)
 {
-    tiles_begin(0);
+    tiles_begin_as(tile_shapes_of(0));
 }
 
 static inline void tile_zero(int tile)
@@ -72,15 +90,21 @@ static inline void tile_zero(int tile)
 
 static inline void tile_load(int tile, const void *from, int64_t stride)
 {
-    int rows = tile / 2 == 3 ? standin_words : TILE_ROWS;
-    int row_bytes = tile / 2 == 2 ? 4 * standin_words : TILE_ROW_BYTES;
-    for (int row = 0; row < rows; row++)
-        memcpy(standin_tiles[tile][row], (const char *)from + row * stride, (size_t)row_bytes);
+    memset(standin_tiles[tile], 0, TILE_BYTES); // as the tiles do beyond their sizes
+    for (int row = 0; row < standin_shapes.rows[tile]; row++)
+        memcpy(standin_tiles[tile][row], (const char *)from + row * stride,
+               standin_shapes.row_bytes[tile]);
+}
+
+static inline void tile_store_rows(int tile, void *to, int64_t stride)
+{
+    for (int row = 0; row < standin_shapes.rows[tile]; row++)
+        memcpy((char *)to + row * stride, standin_tiles[tile][row], standin_shapes.row_bytes[tile]);
 }
 
 static inline void tile_store(int tile, void *to)
 {
-    memcpy(to, standin_tiles[tile], TILE_BYTES);
+    tile_store_rows(tile, to, TILE_ROW_BYTES);
 }
 
 static inline float standin_bf16(uint16_t half)
@@ -103,27 +127,37 @@ static inline void tile_dot_bf16(int c_tile, int a_tile, int b_tile)
     for (int m = 0; m < 16; m++)
         for (int n = 0; n < 16; n++) {
             float sum[2] = {0, 0};
-            for (int k = 0; k < 2 * standin_words; k++)
+            for (int k = 0; k < standin_shapes.row_bytes[a_tile] / 2; k++)
                 sum[k % 2] += standin_bf16(a[m][k]) * standin_bf16(b[k / 2][2 * n + k % 2]);
             c[m][n] += sum[0] + sum[1];
         }
     memcpy(standin_tiles[c_tile], c, sizeof c);
 }
 
-// Signed bytes by unsigned ones.
 static inline void tile_dot_i8_u8(int c_tile, int a_tile, int b_tile)
 {
     unsigned char(*a)[TILE_ROW_BYTES] = standin_tiles[a_tile],
              (*b)[TILE_ROW_BYTES] = standin_tiles[b_tile];
     int32_t c[16][16];
     memcpy(c, standin_tiles[c_tile], sizeof c);
-    for (int m = 0; m < 16; m++)
-        for (int n = 0; n < 16; n++)
-            for (int k = 0; k < 4 * standin_words; k++)
+    for (int m = 0; m < standin_shapes.rows[c_tile]; m++)
+        for (int n = 0; n < standin_shapes.row_bytes[c_tile] / 4; n++)
+            for (int k = 0; k < standin_shapes.row_bytes[a_tile]; k++)
                 c[m][n] += (int8_t)a[m][k] * b[k / 4][4 * n + k % 4];
     memcpy(standin_tiles[c_tile], c, sizeof c);
 }
 
 #endif
+
+// What was written is in memory: gcc does not know that tiles read it.
+static inline void tiles_written(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+static inline void tiles_begin(int words)
+{
+    tiles_begin_as(tile_shapes_of(words));
+}
 
 #endif

@@ -11,6 +11,12 @@ DEVICE uint32_t shared_address(const void *pointer)
     return (uint32_t)__cvta_generic_to_shared(pointer);
 }
 
+// The word at an address of shared memory.
+DEVICE uint32_t shared_word(uint32_t address)
+{
+    return *(const uint32_t *)__cvta_shared_to_generic(address);
+}
+
 // 16 bytes that are read once.
 DEVICE uint4 load_once(const void *pointer)
 {

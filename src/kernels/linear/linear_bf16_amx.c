@@ -4,12 +4,13 @@
 //
 //      w[16 rows][step]   16 rows x 32 columns: rows of W as they lie, F16 and F32 rounded to bf16
 //      x[16 rows][step]   16 pairs of columns x 16 rows of X: turned once a run, by what narrows X
-//      acc[x][w]          16 rows of W x 16 rows of X, kept over the chunks, turned when they are stored: with the last
-//                         chunk, while they are in the first-level cache
+//      acc[x][w]          16 rows of W x 16 rows of X: a sum of its own of a chunk, turned when it is stored, with the
+//                         last chunk
 //
-// A chunk of W stays in the first-level cache while the rows of X stream past from the second; the next chunk is
-// asked for meanwhile, a few lines at a time, as a burst would take all line buffers of the core. Two tiles of W by
-// two of X make four sums: a tile that is loaded is multiplied twice.
+// A chunk of W and the rows of X come from the second-level cache. Sums stay in tiles for a chunk of 1024 columns: shorter
+// chunks of W would lie in the first cache, but sums that are loaded and stored for each cost more than that gives
+// (NOTES.md). The next chunk is asked for meanwhile, a few lines at a time, as a burst would take all line buffers of the
+// core. Two tiles of W by two of X make four sums: a tile that is loaded is multiplied twice.
 #include "src/kernels/cpu/amx.h"
 #include "src/kernels/linear/linear_bf16_avx512.h"
 #include "src/kernels/linear/linear_store.h"
@@ -18,19 +19,18 @@ enum {
     PANEL_ROWS = 32,
     SIXTEENS = PANEL_ROWS / 16,
     STEP = 32,              // columns of a tile
-    CHUNK = 128,            // columns of a panel that are in the first-level cache
+    CHUNK = 1024,           // columns whose products are a sum of their own
     STEPS = CHUNK / STEP,   // in a chunk
     X_ROWS = 32,            // of X that meet a panel at a time
     TILE_COLS = 256,        // rows of X that share a panel
-    FOLD = 1024,            // columns whose products are a sum of their own
     TILE_ELEMS = 16 * STEP, // bf16 of a tile
     AHEAD = 4 * STEP,       // columns of X that are asked for ahead when it is narrowed
 };
 
 struct panel {
     _Alignas(64) uint16_t w[SIXTEENS][STEPS][16][STEP];
-    float acc[TILE_COLS / 16][SIXTEENS][16][16];
-    float total[TILE_COLS / 16][SIXTEENS][16][16]; // of FOLD columns at a time
+    float acc[2][X_ROWS / 16][SIXTEENS][16][16]; // of one block of X, and of the one before
+    float total[TILE_COLS / 16][SIXTEENS][16][16]; // of the chunks, where there are more
 };
 
 // Rows [m, m + rows) of one sixteen: its tiles of 32 columns lie one after another, in a tile pair beside pair, in a pair
@@ -82,120 +82,160 @@ WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *ca
     }
 }
 
+// Where tiles of W come from: the panel, or rows of bf16 as they lie.
+struct w_tiles {
+    const char *at[SIXTEENS];
+    int64_t stride_bytes, step_bytes; // from row to row, from tile to tile
+};
+
 // The chunk of W that comes next, asked for from line to line.
 struct ahead {
-    const unsigned char *weight;
+    const unsigned char *row;
     int64_t stride_bytes;
-    int32_t line, per_step;
-    int row_bits; // a row has 1 << row_bits lines
+    int32_t line, lines, per_step; // of a row
 };
 
 WEFT__INLINE void ask_ahead(struct ahead *ahead)
 {
-    for (int32_t i = 0; i < ahead->per_step; i++, ahead->line++)
-        _mm_prefetch((const char *)ahead->weight +
-                         (ahead->line >> ahead->row_bits) * ahead->stride_bytes +
-                         (ahead->line & ((1 << ahead->row_bits) - 1)) * 64,
-                     _MM_HINT_T1);
+    for (int32_t i = 0; i < ahead->per_step; i++) {
+        _mm_prefetch((const char *)ahead->row + ahead->line * 64, _MM_HINT_T1);
+        if (++ahead->line == ahead->lines) {
+            ahead->line = 0;
+            ahead->row += ahead->stride_bytes;
+        }
+    }
 }
 
-// The panel by the sixteen rows of X at x[0] and the sixteen at x[1], both from column k on; a sum of its own `begins`, or
-// goes on.
-static void multiply_chunk(struct panel *p, const uint16_t *const x[2], int64_t at, int64_t steps,
-                           bool begins, struct ahead *ahead)
+// A block of X whose products are in p->acc[buffer]: its sums are added to the totals, or are stored.
+struct block {
+    int32_t buffer, left; // tiles that are left to do
+    int64_t at;           // of the totals
+    int64_t row, last;
+    int32_t col, cols; // of X, at most X_ROWS
+    bool begins, ends; // the totals
+};
+
+// The next tile of a block.
+static void finish_tile(const struct weft__linear_call *call, struct panel *p, struct block *b)
 {
-    if (begins) {
-        tile_zero(0);
-        tile_zero(1);
-        tile_zero(2);
-        tile_zero(3);
-    } else {
-        tile_load(0, p->acc[at][0], TILE_ROW_BYTES);
-        tile_load(1, p->acc[at][1], TILE_ROW_BYTES);
-        tile_load(2, p->acc[at + 1][0], TILE_ROW_BYTES);
-        tile_load(3, p->acc[at + 1][1], TILE_ROW_BYTES);
+    const int32_t tile = X_ROWS / 16 * SIXTEENS - b->left--, x = tile / SIXTEENS, w = tile % SIXTEENS;
+    float(*total)[16] = p->total[b->at + x][w];
+    vf32 v[16];
+    WEFT__UNROLL for (int r = 0; r < 16; r++)
+    {
+        v[r] = vf32_load(p->acc[b->buffer][x][w][r]);
+        if (!b->begins)
+            v[r] = vf32_add(vf32_load(total[r]), v[r]);
+        if (!b->ends)
+            vf32_store(total[r], v[r]);
     }
-    for (int64_t i = 0; i < steps; i++) {
+    const int64_t row = b->row + 16 * w, rows = b->last + 1 - row;
+    if (!b->ends || rows <= 0 || b->cols <= 16 * x)
+        return;
+    vf32_transpose(v);
+    for (int i = 0; i < 16 && 16 * x + i < b->cols; i++)
+        weft__linear_store_lanes(call, b->col + 16 * x + i, row, rows < 16 ? (int)rows : 16, v[i]);
+}
+
+static void finish(const struct weft__linear_call *call, struct panel *p, struct block *b)
+{
+    while (b->left)
+        finish_tile(call, p, b);
+}
+
+// The panel by the sixteen rows of X at x[0] and the sixteen at x[1], both from the chunk's first column on. Tiles multiply
+// while vectors finish the block before.
+static void multiply_chunk(const struct weft__linear_call *call, struct panel *p,
+                           struct w_tiles w, const uint16_t *const x[2], int64_t steps,
+                           struct ahead *ahead, struct block *before)
+{
+    float(*acc)[SIXTEENS][16][16] = p->acc[!before->buffer];
+    const int64_t each = steps / (X_ROWS / 16 * SIXTEENS) + 1;
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
+    for (int64_t i = 0, turn = 1; i < steps; i++, turn++) {
         ask_ahead(ahead);
-        tile_load(4, p->w[0][i], TILE_ROW_BYTES);
+        tile_load(4, w.at[0] + i * w.step_bytes, w.stride_bytes);
         tile_load(6, x[0] + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(0, 4, 6);
-        tile_load(5, p->w[1][i], TILE_ROW_BYTES);
+        tile_load(5, w.at[1] + i * w.step_bytes, w.stride_bytes);
         tile_dot_bf16(1, 5, 6);
         tile_load(7, x[1] + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(2, 4, 7);
         tile_dot_bf16(3, 5, 7);
-    }
-    tile_store(0, p->acc[at][0]);
-    tile_store(1, p->acc[at][1]);
-    tile_store(2, p->acc[at + 1][0]);
-    tile_store(3, p->acc[at + 1][1]);
-}
-
-// Adds the sums of two sixteens to their totals, which begin with the first.
-static void fold(struct panel *p, int64_t at, bool first)
-{
-    for (int64_t i = at; i < at + 2; i++)
-        for (int w = 0; w < SIXTEENS; w++)
-            for (int r = 0; r < 16; r++) {
-                const vf32 sum = vf32_load(p->acc[i][w][r]);
-                vf32_store(p->total[i][w][r],
-                           first ? sum : vf32_add(vf32_load(p->total[i][w][r]), sum));
-            }
-}
-
-// Stores the results of `cols` rows of X, at most two sixteens; `whole`: sums are totals.
-static void store_block(const struct weft__linear_call *call, const struct panel *p, int64_t at,
-                        bool whole, int64_t row, int64_t last, int32_t col, int32_t cols)
-{
-    for (int32_t c = 0; c < cols; c += 16)
-        for (int w = 0; w < SIXTEENS && row + 16 * w <= last; w++) {
-            const float(*from)[16] = whole ? p->total[at + c / 16][w] : p->acc[at + c / 16][w];
-            vf32 v[16];
-            int64_t rows = last + 1 - row - 16 * w;
-            for (int r = 0; r < 16; r++)
-                v[r] = vf32_load(from[r]);
-            vf32_transpose(v);
-            for (int i = 0; i < 16 && c + i < cols; i++)
-                weft__linear_store_lanes(call, col + c + i, row + 16 * w,
-                                         rows < 16 ? (int)rows : 16, v[i]);
+        if (turn == each && before->left) {
+            finish_tile(call, p, before);
+            turn = 0;
         }
+    }
+    finish(call, p, before);
+    tile_store(0, acc[0][0]);
+    tile_store(1, acc[0][1]);
+    tile_store(2, acc[1][0]);
+    tile_store(3, acc[1][1]);
 }
 
-// The chunk after the one at `row` and k: of the same rows, else of the next panel.
+// The chunk after the one at `row` and k: of the same rows, else of the next panel; `steps` are those of this one.
 WEFT__INLINE struct ahead ahead_of(const struct weft__linear_call *call, int64_t row, int64_t k,
-                                   int64_t blocks, int bytes)
+                                   int64_t steps, int bytes)
 {
-    const int32_t lines = CHUNK * bytes / 64;
-    int64_t next_row = k + CHUNK < call->cols ? row : row + PANEL_ROWS;
-    int64_t next_k = k + CHUNK < call->cols ? k + CHUNK : 0;
-    return (struct ahead){.weight =
-                              call->weight + next_row * call->weight_stride_bytes + bytes * next_k,
+    const int64_t next_row = k + CHUNK < call->cols ? row : row + PANEL_ROWS;
+    const int64_t next_k = k + CHUNK < call->cols ? k + CHUNK : 0, left = call->cols - next_k;
+    const int32_t lines = (int32_t)(((left < CHUNK ? left : CHUNK) * bytes + 63) / 64);
+    return (struct ahead){.row = call->weight + next_row * call->weight_stride_bytes +
+                                 bytes * next_k,
                           .stride_bytes = call->weight_stride_bytes,
-                          .row_bits = __builtin_ctz((unsigned)lines),
-                          .per_step = (int32_t)((PANEL_ROWS * lines - 1) / (blocks * STEPS) + 1)};
+                          .lines = lines,
+                          .per_step = (int32_t)((PANEL_ROWS * lines - 1) / steps + 1)};
 }
 
-// The panel at `row` by rows [col, col + cols) of X, at most a tile; col is a multiple of X_ROWS.
+static struct w_tiles tiles_in_panel(const struct panel *p)
+{
+    return (struct w_tiles){{(const char *)p->w[0], (const char *)p->w[1]},
+                            TILE_ROW_BYTES,
+                            sizeof p->w[0][0]};
+}
+
+static struct w_tiles tiles_in_rows(const struct weft__linear_call *call, int64_t row, int64_t k)
+{
+    const char *first = (const char *)call->weight + row * call->weight_stride_bytes + 2 * k;
+    return (struct w_tiles){{first, first + 16 * call->weight_stride_bytes},
+                            call->weight_stride_bytes,
+                            TILE_ROW_BYTES};
+}
+
+// The panel at `row` by rows [col, col + cols) of X, at most a tile; col is a multiple of X_ROWS. The last block is left in
+// `block`.
 WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, struct panel *p, int64_t row,
-                                 int64_t last, int32_t col, int32_t cols, load_fn *load, int bytes)
+                                 int64_t last, int32_t col, int32_t cols, struct block *block,
+                                 load_fn *load, int bytes, bool as_it_lies)
 {
     const int64_t sixteens = (cols + 15) / 16, stride = call->x_bf16_stride;
     const uint16_t *x = call->x_bf16 + col / 16 * 16 * stride;
     for (int64_t k = 0; k < call->cols; k += CHUNK) {
-        const bool ends = k + CHUNK >= call->cols, folds = call->cols > FOLD;
-        int64_t columns = call->cols - k < CHUNK ? call->cols - k : CHUNK;
-        struct ahead ahead = ahead_of(call, row, k, (sixteens + 1) / 2, bytes);
-        load_panel(p, call, row, last, k, columns, load);
-        for (int64_t i = 0; i < sixteens; i += 2) {
+        const bool ends = k + CHUNK >= call->cols;
+        const int64_t columns = ends ? call->cols - k : CHUNK, steps = (columns + STEP - 1) / STEP;
+        struct ahead ahead = ahead_of(call, row, k, (sixteens + 1) / 2 * steps, bytes);
+        const bool lies = as_it_lies && row + PANEL_ROWS - 1 <= last && columns % STEP == 0;
+        const struct w_tiles w = lies ? tiles_in_rows(call, row, k) : tiles_in_panel(p);
+        if (!lies)
+            load_panel(p, call, row, last, k, columns, load);
+        for (int64_t i = 0; i < sixteens; i += X_ROWS / 16) {
             const uint16_t *first = x + i * 16 * stride + 16 * k;
             const uint16_t *both[2] = {first, i + 1 < sixteens ? first + 16 * stride : first};
-            multiply_chunk(p, both, i, (columns + STEP - 1) / STEP, k % FOLD == 0, &ahead);
-            if (folds && (ends || (k + CHUNK) % FOLD == 0))
-                fold(p, i, k < FOLD);
-            if (ends)
-                store_block(call, p, i, folds, row, last, col + (int32_t)i * 16,
-                            cols - (int32_t)i * 16 < X_ROWS ? cols - (int32_t)i * 16 : X_ROWS);
+            const int32_t left = cols - (int32_t)i * 16;
+            multiply_chunk(call, p, w, both, steps, &ahead, block);
+            *block = (struct block){.buffer = !block->buffer,
+                                    .left = X_ROWS / 16 * SIXTEENS,
+                                    .at = i,
+                                    .row = row,
+                                    .last = last,
+                                    .col = col + (int32_t)i * 16,
+                                    .cols = left < X_ROWS ? left : X_ROWS,
+                                    .begins = k == 0,
+                                    .ends = ends};
         }
     }
 }
@@ -212,27 +252,30 @@ static int32_t tile_cols(const struct weft__linear_call *call)
 }
 
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
-                           load_fn *load, int bytes)
+                           load_fn *load, int bytes, bool as_it_lies)
 {
     struct panel p;
+    struct block block = {0};
     int32_t tile = tile_cols(call);
     tiles_begin(16);
     for (int32_t col = 0; col < call->batch; col += tile)
         for (int64_t row = row0; row < row1; row += PANEL_ROWS)
             multiply_panel(call, &p, row, row + PANEL_ROWS < row1 ? row + PANEL_ROWS - 1 : row1 - 1,
-                           col, call->batch - col < tile ? call->batch - col : tile, load, bytes);
+                           col, call->batch - col < tile ? call->batch - col : tile, &block, load,
+                           bytes, as_it_lies);
+    finish(call, &p, &block);
     tiles_end();
 }
 
-// `bytes` are those of a weight.
-#define LINEAR_BF16(weight, load, bytes)                                                           \
+// `bytes` are those of a weight; as_it_lies: it is what tiles take.
+#define LINEAR_BF16(weight, load, bytes, as_it_lies)                                               \
     weft__linear_fn weft__linear_##weight##_bf16_panel_amx;                                        \
     void weft__linear_##weight##_bf16_panel_amx(const struct weft__linear_call *call,              \
                                                 int64_t row0, int64_t row1)                        \
     {                                                                                              \
-        multiply(call, row0, row1, load, bytes);                                                   \
+        multiply(call, row0, row1, load, bytes, as_it_lies);                                                   \
     }
 
-LINEAR_BF16(F32, load_f32, 4)
-LINEAR_BF16(F16, load_f16, 2)
-LINEAR_BF16(BF16, load_bf16, 2)
+LINEAR_BF16(F32, load_f32, 4, false)
+LINEAR_BF16(F16, load_f16, 2, false)
+LINEAR_BF16(BF16, load_bf16, 2, true)

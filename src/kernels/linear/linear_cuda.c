@@ -119,6 +119,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_ROUND = set->matter.rounds,
         .WEFT_PAIR = shape->pair,
         .WEFT_TWIN = shape->twin,
+        .WEFT_TURN = shape->turn,
         .WEFT_SPREAD = shape->spread,
         .WEFT_LONG_X = long_x(desc->cols),
         .WEFT_COLS = constant_cols(set, desc->cols),
@@ -347,10 +348,11 @@ static weft_status shape_sets(const weft_linear_desc *desc, struct weft__cuda_ch
         struct weft__linear_set *set = &launch->sets[s];
         set->matter.gate = desc->gate && launch->whole;
         set->matter.rounds = rounds_y(desc) && launch->whole;
-        set->matter.twos = constant_cols(set, desc->cols) > 0;
+        set->matter.twos = set->matter.fours = constant_cols(set, desc->cols) > 0;
         for (int32_t i = 0; i < (set->matter.gate ? 1 : set->num_parts); i++) {
             set->matter.groups += (desc->parts[set->parts[i]].rows + 15) / 16;
             set->matter.twos = set->matter.twos && desc->parts[set->parts[i]].rows % 32 == 0;
+            set->matter.fours = set->matter.fours && desc->parts[set->parts[i]].rows % 64 == 0;
         }
         if (!choose_shapes(desc, &launch->limits, set)) {
             snprintf(choice->text, sizeof choice->text,

@@ -42,13 +42,15 @@ enum {
     X(WEFT_WARPS)                                                                                  \
     X(WEFT_TEAM)                                                                                   \
     X(WEFT_STAGES)                                                                                 \
+    X(WEFT_LATE)                                                                                   \
     X(WEFT_SPLIT)                                                                                  \
     X(WEFT_GATE)                                                                                   \
     X(WEFT_LONG_X)                                                                                 \
     X(WEFT_COLS)                                                                                   \
     X(WEFT_ROUND)                                                                                  \
     X(WEFT_PAIR)                                                                                   \
-    X(WEFT_TWIN) X(WEFT_SPREAD) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
+    X(WEFT_TWIN)                                                                                   \
+    X(WEFT_TURN) X(WEFT_SPREAD) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
 
 // The kernels by name.
 extern const struct weft__kernel_table weft__linear_cuda_table;

@@ -55,7 +55,7 @@ struct weft__linear_matter {
     bool gate, rounds;  // two matrices a group; results leave rounded
     bool experts;       // every block has a list of its rows of X
     int64_t groups;     // of 16 outputs
-    bool twos;          // all parts have whole 32s of outputs
+    bool twos, fours;   // all parts have whole 32s, 64s of outputs
     enum weft__linear_form form;
 };
 
@@ -66,7 +66,8 @@ struct weft__linear_shape {
     int32_t split;         // blocks of a cluster that share the columns
     int32_t blocks;        // that an SM should hold
     bool pair;             // two blocks of a cluster round 32 results together
-    bool twin;             // a warp takes tiles of two row blocks at a time
+    int32_t twin;          // a warp takes tiles of so many row blocks at a time, 2 or 4; 0: of one
+    bool turn;             // likewise, of two slots one after the other: a tile of X for four
     int32_t spread; // copies of the table of points of a lattice, for as many lanes; 0: one for all
     bool x_outside; // X stays in global memory: it is too long
     int32_t shared_bytes;
@@ -84,13 +85,22 @@ static inline int32_t weft__linear_tile_cols(const struct weft__linear_matter *m
     return m->block_elems == 1 ? 128 / m->block_bytes : WEFT__LINEAR_TILE_COLS;
 }
 
+// Rows of each matrix that a group has.
+static inline int32_t weft__linear_group_rows(const struct weft__linear_matter *m,
+                                              const struct weft__linear_shape *s)
+{
+    if (s->twin)
+        return 16 * s->twin * (s->turn ? 2 : 1);
+    return m->rounds && !s->pair ? 32 : 16;
+}
+
 // Dynamic shared memory of a block.
 static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter *m,
                                                 const struct weft__linear_shape *s)
 {
     int64_t tile = weft__linear_tile_cols(m);
     int64_t tiles = ((m->cols + tile - 1) / tile + s->split - 1) / s->split;
-    int64_t group_blocks = (m->gate ? 2 : 1) * ((m->rounds && !s->pair) || s->twin ? 2 : 1);
+    int64_t group_blocks = (m->gate ? 2 : 1) * (weft__linear_group_rows(m, s) / 16);
     int64_t sums = 2 * group_blocks * s->warps * s->columns * (s->columns == 1 ? 16 : 20) * 4;
     int64_t x = s->x_outside          ? 0
                 : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
@@ -99,7 +109,7 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
                     ? (tiles * 4 | 1) * 80
                     : s->columns * ((tiles * 4 | 1) * 64 + tiles * 4 * 8 * m->numbers);
     int64_t pair = s->pair ? s->columns * 128 : 0, squares = s->columns * s->warps * 4;
-    int64_t slots = s->warps * s->stages * (s->twin ? 2 : 1);
+    int64_t slots = s->warps * s->stages * (s->twin ? s->twin : 1);
     return slots * weft__linear_slot_bytes(m) + sums + 64 + (m->experts ? 128 : 0) + squares +
            pair + (int64_t)s->spread * m->grid_bytes + x;
 }
@@ -196,8 +206,30 @@ static inline int32_t weft__linear_team(const struct weft__linear_matter *m,
     return m->groups * 4 <= warps && m->groups * 8 > warps ? 4 : s->warps;
 }
 
+// Warps that share a group of a twin, two or four: what all groups take least time with, in tenths of the tiles of a row block. The end of
+// a group of 32 outputs takes a warp as long as 1.2 tiles (by instructions), whatever it has of the group. Several rows are delivered by four.
+static inline int32_t weft__linear_twin_team(const struct weft__linear_matter *m,
+                                             const struct weft__linear_shape *s,
+                                             const struct weft__cuda_limits *limits)
+{
+    int64_t least = INT64_MAX;
+    int32_t best = WEFT__LINEAR_FORM_TEAM;
+    if (s->columns > 1)
+        return best;
+    for (int32_t team = WEFT__LINEAR_FORM_TEAM; team > 1; team /= 2) {
+        const int64_t teams = (int64_t)limits->num_sms * s->blocks * (s->warps / team);
+        const int64_t blocks = weft__linear_group_rows(m, s) / 16;
+        const int64_t rounds = ((m->groups + blocks - 1) / blocks + teams - 1) / teams;
+        const int64_t tiles = (m->cols + WEFT__LINEAR_TILE_COLS - 1) / WEFT__LINEAR_TILE_COLS;
+        const int64_t cost = rounds * (10 * ((tiles + team - 1) / team) + 6);
+        if (cost < least)
+            least = cost, best = team;
+    }
+    return best;
+}
+
 // The form `wide` of one row of X and of up to eight, where all row blocks have a neighbour: a warp takes two tiles at a time, of
-// which what is made of X, and the way to the next, is had once. One block an SM, whose table of points has copies for all lanes, or
+// which what is made of X, and the way to the next, is had once; where they have three neighbours, of four tiles. One block an SM, whose table of points has copies for all lanes, or
 // for every two, where there is room.
 static inline bool weft__linear_choose_twin(const struct weft__linear_matter *m, int32_t columns,
                                             const struct weft__cuda_limits *limits,
@@ -213,14 +245,16 @@ static inline bool weft__linear_choose_twin(const struct weft__linear_matter *m,
         return false;
     for (int i = 0; i < 4; i++)
         for (int32_t spread = m->grid_bytes ? 32 : 0; spread >= 0; spread -= 16) {
-            *shape = (struct weft__linear_shape){.columns = columns,
-                                                 .warps = list[i][0],
-                                                 .stages = list[i][1],
-                                                 .team = WEFT__LINEAR_FORM_TEAM,
-                                                 .split = 1,
-                                                 .blocks = 1,
-                                                 .twin = true,
-                                                 .spread = spread};
+            *shape =
+                (struct weft__linear_shape){.columns = columns,
+                                            .warps = list[i][0],
+                                            .stages = list[i][1],
+                                            .split = 1,
+                                            .blocks = 1,
+                                            .twin = 2,
+                                            .turn = m->fours && columns == 1 && list[i][1] == 2,
+                                            .spread = spread};
+            shape->team = weft__linear_twin_team(m, shape, limits);
             shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
             if (weft__linear_fits(m, shape, limits))
                 return true;

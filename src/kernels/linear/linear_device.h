@@ -26,16 +26,16 @@
 // for row r + 8 i. A lane's:
 //
 //      iq2     low  [pair][lane] two words: bits 0..7 of points e in bytes e; signs n = 0..7 of points e, bits 4 n + e. Where
-//              the eighth sign follows from the others (xxs, xs), its four bits are: xxs a scale, that of row r + 8 (q / 2) and unit
-//              2 c + q % 2 in pair q; xs bits 8 of points e
-//      iq3_xxs low  [pair][lane] two words: points of columns 0..3 and 4..7, bytes e; high [pair][lane] a word as xxs' second
+//              the eighth sign follows from the others (xxs, xs), four bits are left: xxs the last, a scale, that of row r + 8 (q / 2) and unit
+//              2 c + q % 2 in pair q; xs the first, bits 8 of points e
+//      iq3_xxs low  [pair][lane] two words: points of columns 0..3 and 4..7, bytes e; high [pair][lane] a word as xxs' second, signs 0 4 1 5 2 6 3 7, of what is above zero
 //      iq3_s   low  likewise, of columns 4 c .. and 16 + 4 c ..; high [pair][lane] a word, signs of column 16 k + 4 c + b, bits 8 b + 4 k + e
 //      iq1     low  [pair][lane] a word: bits 0..7 of points e; high [pair][lane] 16 bits: s: bits 8..10 at 3 e and in the top four
-//              shift and scale as xxs'; m: bits 8..10 and the shift of points e at 4 e
+//              shift and scale as xxs'; m: the shifts of points e at e, bits 8..10 at 4 + 3 e
 //
 // and behind these, per tile: bits 8 and up of points (iq2_s [lane] bytes of pairs, 2 e; iq3_s the same, 4 k + e), scales (iq3_s [lane] 16 bits: of
 // row r + 8 i and unit 2 c + h, bits 4 e; per sixteen g [lane] a word: of row r + 8 i and unit c + 4 k, bits 4 (4 i + 2 k + g), iq1_m
-// 3 (4 i + 2 k + g) and byte c of the rows' two d on top), d of rows r and r + 8, [r] two f16. So tq2_0 has its d.
+// 8 (2 k + g) + 3 i, and at bits 8 b + 6 bits 8 b + 2 c of the rows' two d), d of rows r and r + 8, [r] two f16. So tq2_0 has its d.
 //
 // Rows are padded to 16 and columns to 64 with zero codes and zero scales. Only formats with blocks of
 // 32 have a last tile of fewer than 4 pairs.

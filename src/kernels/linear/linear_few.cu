@@ -7,7 +7,7 @@
 // memory, which for one row of X that is not too long is sooner done than a launch.
 //
 // Function constants besides those of linear_stream.cuh: WEFT_FORMAT, WEFT_BATCH (1, 8, 16; exact: 1..4),
-// WEFT_EXACT, WEFT_TWIN (a warp takes tiles of two row blocks at a time: up to 8 rows of X, columns a constant, nothing follows), WEFT_SPREAD (copies of the
+// WEFT_EXACT, WEFT_TWIN (a warp takes tiles of two or four row blocks at a time: up to 8 rows of X, four for one, columns a constant, nothing follows), WEFT_SPREAD (copies of the
 // table of a lattice, 0, 16, 32), WEFT_ROUND_X, WEFT_X_OUTSIDE (one row of X is read where it lies, f32 in rows of whole tiles), WEFT_X_DTYPE (of numbers), WEFT_SCALE_DTYPE (mlx), WEFT_BLOCKS (blocks a SM that registers must allow).
 #if WEFT_SPREAD
 #define GRID_COPIES WEFT_SPREAD
@@ -18,7 +18,7 @@
 #define X_ROUNDED      (!WEFT_EXACT && !WEFT_ROUND_X)
 #define DELIVERY_EARLY (SIXTEENS == 1)
 #define TILE_SLOT      ((TILE_BYTES(4) + 15) / 16 * 16)
-#define SLOT_BYTES     (TILE_SLOT * (WEFT_TWIN ? 2 : 1))
+#define SLOT_BYTES     (TILE_SLOT * (WEFT_TWIN ? WEFT_TWIN : 1))
 #if TILE_GRID
 #define TABLES_LOAD grid_load
 #if GRID_COPIES > 1
@@ -65,6 +65,12 @@ DEVICE void source_next(struct source *s)
 // WEFT_TWIN, where columns are a constant of whole tiles: from one row block to the next.
 enum { ROW_BLOCK_BYTES = WEFT_COLS / 256 * TILE_BYTES(4) };
 
+// To the slot's row blocks that lie so many slots of them below.
+DEVICE void source_below(struct source *s, int32_t slots)
+{
+    s->from += slots * 2 * (int32_t)ROW_BLOCK_BYTES;
+}
+
 DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
 {
     const uint32_t to = shared_address(slot) + lane * 16;
@@ -76,7 +82,9 @@ DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
         if ((WEFT_COLS && i + WARP * 16 <= TILE_BYTES(4)) || i < bytes) {
             copy_16_async_as(to + i, s->from + i, policy);
 #if WEFT_TWIN // whose columns are a constant
-            copy_16_async_as(to + TILE_SLOT + i, s->from + ROW_BLOCK_BYTES + i, policy);
+#pragma unroll
+            for (int32_t k = 1; k < WEFT_TWIN; k++)
+                copy_16_async_as(to + k * TILE_SLOT + i, s->from + k * ROW_BLOCK_BYTES + i, policy);
 #endif
         }
 }
@@ -90,10 +98,11 @@ DEVICE uint8_t *grid_table()
 }
 #endif
 
+enum { OUT_BLOCKS_AT_ONCE = SLOT_BLOCKS * STEP_SLOTS };
 #if WEFT_EXACT
 #define ACCUMULATORS (2 * COLUMNS)
 #elif WEFT_BATCH == 1
-#define ACCUMULATORS (2 * SLOT_BLOCKS)
+#define ACCUMULATORS (2 * OUT_BLOCKS_AT_ONCE)
 #else
 #define ACCUMULATORS (COLUMNS / 2 * SLOT_BLOCKS)
 #endif
@@ -113,16 +122,23 @@ DEVICE uint8_t *grid_table()
 #if WEFT_BATCH == 1
 #include "src/kernels/linear/linear_few_one.cuh"
 
-DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
-                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+// What a tile of a row block is multiplied by.
+DEVICE struct one_x tile_x(const struct stream *s, const struct weft__linear_device_args *args,
+                           int32_t tile)
 {
     const int32_t cols = columns_of(args);
     const uint8_t *row =
         WEFT_X_OUTSIDE ? (const uint8_t *)args->x + x_row(s, 0) * weft__linear_rounded_stride(cols)
                        : shared_x();
-    const struct one_x x =
-        one_x_of(row, row + (WEFT_X_OUTSIDE ? (cols + 63) / 64 : x_pairs(s)) * 64, tile, s->lane);
-    one_multiply(&x, slot, tile_pairs(cols, s->tile0 + tile), s->lane, acc);
+    return one_x_of(row, row + (WEFT_X_OUTSIDE ? (cols + 63) / 64 : x_pairs(s)) * 64, tile,
+                    s->lane);
+}
+
+DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
+                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+{
+    const struct one_x x = tile_x(s, args, tile);
+    one_multiply(&x, slot, tile_pairs(columns_of(args), s->tile0 + tile), s->lane, acc);
 }
 #else
 #include "src/kernels/linear/linear_few_some.cuh"
@@ -134,7 +150,7 @@ DEVICE void sums_store(const struct stream *s, float *sums, const float acc[ACCU
     float *at = sums + s->warp * COLUMNS * SUM_STRIDE + r;
 #if WEFT_BATCH == 1
 #pragma unroll
-    for (int32_t k = 0; k < SLOT_BLOCKS; k++) {
+    for (int32_t k = 0; k < OUT_BLOCKS_AT_ONCE; k++) {
         float top = warp_sum(acc[2 * k], 4), bottom = warp_sum(acc[2 * k + 1], 4);
         if (c == 0)
             at[k * SUM_BLOCK] = top, at[k * SUM_BLOCK + 8] = bottom;

@@ -8,6 +8,9 @@
 
 #include "src/kernels/linear/linear_tile.cuh"
 
+// Four tiles share what makes zeros of B: then it is less than what keeps a lane's own of all columns.
+#define ONE_CHAIN (TILE_GRID && !TILE_HALVES && (WEFT_TURN || WEFT_TWIN > 2))
+
 #define MAGIC_BITS 0x4b400000
 #define MAGIC      12582912.0f
 
@@ -39,6 +42,9 @@ DEVICE float x_sum(struct x_meta meta, int32_t g)
 #elif TILE_TABLE
 #define ONE_FACTOR(h, i) 1
 #define ONE_OFFSET(h, i) SIGNED_TABLE_OFFSET
+#elif WEFT_FORMAT == FORMAT_IQ3_XXS // grid_codes_of() with masks
+#define ONE_FACTOR(h, i) 1
+#define ONE_OFFSET(h, i) 1
 #else
 #define ONE_FACTOR(h, i) CODE_FACTOR(h, i)
 #define ONE_OFFSET(h, i) (CODE_FACTOR(h, i) * TILE_OFFSET)
@@ -71,7 +77,8 @@ DEVICE int32_t one_start(struct x_meta meta, int32_t offset, int32_t g)
 
 #if !TILE_IN_PLACE
 
-// Codes of a pair by unit; of tables in two parts.
+// Codes of a pair by unit; of tables, and of points with masks, in two parts.
+#define ONE_PARTS (1 + (TILE_TABLE || WEFT_FORMAT == FORMAT_IQ3_XXS))
 struct one_codes {
     uint32_t first[2][4], second[2][4];
 };
@@ -82,6 +89,9 @@ DEVICE void one_codes_load(struct one_codes *codes, const uint8_t *slot, int32_t
 #if TILE_TABLE
     (void)pairs;
     signed_codes(slot, p, lane, codes->first, codes->second);
+#elif WEFT_FORMAT == FORMAT_IQ3_XXS
+    (void)pairs;
+    grid_codes_of(slot, p, lane, codes->first, codes->second);
 #else
     pair_codes(slot, pairs, p, lane, codes->first, codes->second, true);
 #endif
@@ -91,7 +101,7 @@ DEVICE void one_codes_load(struct one_codes *codes, const uint8_t *slot, int32_t
 DEVICE void one_products(int32_t d[4], const struct one_codes *codes, int32_t h, int32_t g, uint2 b)
 {
 #pragma unroll
-    for (int32_t part = 0; part < 1 + TILE_TABLE; part++) {
+    for (int32_t part = 0; part < ONE_PARTS; part++) {
         const uint32_t *a = part ? codes->second[h] : codes->first[h];
         if (TILE_HALVES)
             mma_s8_k32(d, a, b.x, b.y);
@@ -192,6 +202,40 @@ DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t lane,
     }
 }
 
+#elif TILE_HALVES
+
+// The two dots of a row and unit times 2 n + 1 of their sixteens, together: a whole number.
+DEVICE int32_t sixteens_together(const int32_t dots[2], uint2 odds, int32_t h, int32_t i)
+{
+#if WEFT_FORMAT == FORMAT_IQ1_M // dots of 16 bits
+    const uint32_t both = byte_permute((uint32_t)dots[0], (uint32_t)dots[1], 0x5410);
+    const uint32_t by = i ? odds.y : odds.x;
+    return h ? dot_2_high(both, by, 0) : dot_2_low(both, by, 0);
+#else
+    const uint32_t one = 1u << 8 * (2 * i + h);
+    return dots[0] * (int32_t)dot_4_unsigned(odds.x, one, 0) +
+           dots[1] * (int32_t)dot_4_unsigned(odds.y, one, 0);
+#endif
+}
+
+// Scales are 2 n + 1 times a number of the row's, so products of a unit stay whole until they meet the scale of X: less than 2^24.
+DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t lane,
+                       const struct x_meta meta[2], const int32_t dots[SIXTEENS][4], float acc[2])
+{
+    float d[2];
+    const uint2 odds = grid_odds(slot, lane);
+    (void)pairs;
+    grid_d(slot, lane / 4, d);
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        float sum = 0;
+#pragma unroll
+        for (int32_t h = 0; h < 2; h++)
+            sum = fmaf((float)sixteens_together(dots[h] + 2 * i, odds, h, i), meta[h].scale, sum);
+        acc[i] = fmaf(d[i], sum, acc[i]);
+    }
+}
+
 #else
 
 DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t lane,
@@ -218,8 +262,14 @@ DEVICE void tile_scale(const uint8_t *slot, int32_t pairs, int32_t lane,
                 const float xs = meta[h].scale * (1.0f / (float)ONE_FACTOR(h, i));
                 const int32_t product = TILE_HALVES ? d[h][2 * i + g] : d[g][2 * i + h];
                 float dot = __int_as_float(product) - MAGIC;
+#if TILE_GRID && TILE_MIN // a shift of 2 in all digits, which are 16 times too large
+                const float shift = 2 * x_sum(meta[h], g);
+                dot = fmaf(dot, xs, bits_float(float_bits(shift) ^ grid_below(slot, lane, i, h)));
+                acc[i] = fmaf(dot, scale[i][g], acc[i]);
+#else
                 acc[i] = fmaf(dot * xs, scale[i][g], acc[i]);
-#if TILE_MIN
+#endif
+#if TILE_MIN && !TILE_GRID
                 acc[i] = fmaf(x_sum(meta[h], g), add[i][g], acc[i]);
 #endif
             }
@@ -279,7 +329,7 @@ DEVICE void slot_products(const struct one_x *x, const uint8_t *slot, int32_t la
 {
 #pragma unroll
     for (int32_t k = 0; k < SLOT_BLOCKS * SIXTEENS * 4; k++)
-        kept[k / 8][k / 4 % 2][k % 4] = MAGIC_BITS;
+        kept[k / 8][k / 4 % 2][k % 4] = 0;
 #pragma unroll
     for (int32_t half = 0; half < 2; half++)
 #pragma unroll(PAIRS_AT_ONCE > 1 ? 2 : 1)
@@ -298,9 +348,37 @@ DEVICE void slot_products(const struct one_x *x, const uint8_t *slot, int32_t la
         }
 }
 
+#elif ONE_CHAIN
+
+// Likewise with scales of units: column u of B is the x of unit u.
+DEVICE void slot_products(const struct one_x *x, const uint8_t *slot, int32_t lane,
+                          int32_t kept[SLOT_BLOCKS][SIXTEENS][4])
+{
+#pragma unroll
+    for (int32_t k = 0; k < SLOT_BLOCKS * 4; k++)
+        kept[k / 4][0][k % 4] = x->start[0][k % 4];
+#pragma unroll PAIRS_AT_ONCE
+    for (int32_t p = 0; p < 4; p++) {
+        const bool own[2] = {lane / 4 == 2 * p, lane / 4 == 2 * p + 1};
+#pragma unroll
+        for (int32_t k = 0; k < SLOT_BLOCKS; k++) {
+            struct one_codes codes;
+            one_codes_load(&codes, slot + k * TILE_SLOT, 4, p, lane);
+#pragma unroll
+            for (int32_t h = 0; h < 2; h++)
+                one_products(kept[k][0], &codes, h, 0,
+                             make_uint2(own[h] ? x->b[0].x : 0, own[h] ? x->b[0].y : 0));
+        }
+    }
+}
+
+#endif
+
+#if TILE_HALVES || ONE_CHAIN
+
 // Adds the products of the tiles of a slot with a tile of X.
 DEVICE void one_multiply(const struct one_x *x, const uint8_t *slot, int32_t pairs, int32_t lane,
-                         float acc[ACCUMULATORS])
+                         float *acc)
 {
     int32_t kept[SLOT_BLOCKS][SIXTEENS][4];
     (void)pairs;
@@ -346,7 +424,7 @@ DEVICE void tile_products(const struct one_x *x, const uint8_t *slot, int32_t pa
 }
 
 DEVICE void one_multiply(const struct one_x *x, const uint8_t *slot, int32_t pairs, int32_t lane,
-                         float acc[ACCUMULATORS])
+                         float *acc)
 {
 #pragma unroll
     for (int32_t k = 0; k < SLOT_BLOCKS; k++)

@@ -21,9 +21,12 @@ DEVICE void x_store(const struct stream *s, int32_t n, int32_t at, int32_t width
                 at, width, x);
 }
 
-DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
+#define X_BETWEEN 1 // the rest of the ring is asked for behind the first loads of X
+
+DEVICE void x_load(struct stream *s, const struct weft__linear_device_args *args)
 {
     enum { AT_ONCE = 4, STEP = THREADS * 4 };
+    bool asked = false;
     const int32_t col0 = s->tile0 * 256, left = (columns_of(args) + 63) / 64 * 64 - col0;
     const int32_t width = left < s->tiles * 256 ? left : s->tiles * 256;
     const bool fours =
@@ -47,6 +50,9 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
                     w[k] = make_float4(norm_factor(args, col), norm_factor(args, col + 1),
                                        norm_factor(args, col + 2), norm_factor(args, col + 3));
             }
+            if (!asked)
+                stream_ask_rest(s, args);
+            asked = true;
 #pragma unroll
             for (int32_t k = 0; k < AT_ONCE; k++) {
                 if (first + k * STEP >= width)
@@ -59,6 +65,8 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
         }
         norm_part(s, args, n, square);
     }
+    if (!asked)
+        stream_ask_rest(s, args);
 }
 
 #elif WEFT_X_OUTSIDE

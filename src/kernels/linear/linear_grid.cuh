@@ -2,18 +2,22 @@
 // Points of a lattice as A fragments: numbers of points in a tile (linear_device.h) become bytes with a sign through a table
 // in shared memory, a word a point.
 //
-//      iq2, iq1_m   eight coordinates of 4 bits, places in a table of bytes: 0, 1, 2, with bit 2 for what is below zero
+//      iq2          eight coordinates of 4 bits, places in a table of bytes: 0, 3, 5, any two of which differ in two bits, so that a
+//                   sign may turn bit 0, 1 or 2 round, each with a table of its own
+//      iq1_m        likewise 0, 1, 2, and bit 2 where the shift is below zero
 //      iq1_s        byte b: coordinate b in the low four bits, 4 + b above; -1, 0, 1 with a sign
-//      iq3          four magnitudes
+//      iq3          four magnitudes, of iq3_xxs with all bits turned round
 #ifndef WEFT_KERNELS_LINEAR_GRID_CUH
 #define WEFT_KERNELS_LINEAR_GRID_CUH
 
+#include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/types.cuh"
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_format.cuh"
 
 enum { GRID_POINTS = WEFT__LINEAR_GRID_POINTS(WEFT_FORMAT) };
 
+#define FORMAT_IS_IQ2 (TILE_GRID == 8 && !FORMAT_IS_IQ1)
 #define FORMAT_IS_IQ1 (WEFT_FORMAT == FORMAT_IQ1_S || WEFT_FORMAT == FORMAT_IQ1_M)
 #define GRID_HAS_PARITY                                                                            \
     (WEFT_FORMAT == FORMAT_IQ2_XXS || WEFT_FORMAT == FORMAT_IQ2_XS || WEFT_FORMAT == FORMAT_IQ3_XXS)
@@ -41,9 +45,10 @@ DEVICE uint8_t *grid_table()
 DEVICE uint8_t *grid_table();
 #endif
 
+// Where a lane's copy of the first point is: in the table, or if that is spread in shared memory.
 DEVICE uint32_t grid_lane()
 {
-    return threadIdx.x % GRID_COPIES * 4;
+    return (GRID_COPIES > 1 ? shared_address(grid_table()) : 0) + threadIdx.x % GRID_COPIES * 4;
 }
 
 #define X(code) code,
@@ -78,7 +83,7 @@ DEVICE uint32_t grid_word(uint32_t code)
 #if WEFT_FORMAT == FORMAT_IQ3_S
     return fields * 2 + 0x01010101u; // 1 3 5 .. 15
 #else
-    return fields * 8 + 0x04040404u + (fields + 0x01010101u >> 2 & 0x02020202u); // 4 12 .. 52 62
+    return ~(fields * 8 + 0x04040404u + (fields + 0x01010101u >> 2 & 0x02020202u)); // 4 12 .. 52 62
 #endif
 #else
     const uint32_t bytes = grid_spread(code);
@@ -87,6 +92,8 @@ DEVICE uint32_t grid_word(uint32_t code)
     const uint32_t zeros = ~(fours | fours >> 1) & 0x11111111u;
     const uint32_t digits = (fours >> 1 & 0x11111111u) | zeros * 15;
     return grid_spread(digits & 0xffffu) | grid_spread(digits >> 16) << 4;
+#elif FORMAT_IS_IQ2
+    return fours << 1 | ((fours | fours >> 1) & 0x11111111u);
 #else
     return fours;
 #endif
@@ -108,25 +115,28 @@ DEVICE void grid_load()
 #endif
 }
 
-// The point whose number is byte e of `low` and what `high` has of an address: one dot of bytes is the address.
-DEVICE uint32_t grid_point(uint32_t low, int32_t e, uint32_t high)
+// The point whose number is byte e of `low` and what `from` has of an address: one dot of bytes is the address.
+DEVICE uint32_t grid_point(uint32_t low, int32_t e, uint32_t from)
 {
-    const uint32_t at = dot_4_unsigned(low, (uint32_t)GRID_STEP << 8 * e, high | grid_lane());
-    return *(const uint32_t *)(grid_table() + at);
+    const uint32_t at = dot_4_unsigned(low, (uint32_t)GRID_STEP << 8 * e, from);
+    return GRID_COPIES > 1 ? shared_word(at) : *(const uint32_t *)(grid_table() + at);
 }
 
-// Bits 8 and up of a number, `mask` of them, from bit `at` of a word to where grid_point() wants them.
-DEVICE uint32_t grid_high(uint32_t word, int32_t at, uint32_t mask)
+// What bits 8 and up of a number, `mask` of them, from bit `at` of a word, and the lane have of an address.
+DEVICE uint32_t grid_from(uint32_t word, int32_t at, uint32_t mask)
 {
-    return shifted(word, GRID_HIGH - at) & mask << GRID_HIGH;
+    return GRID_HIGH >= at ? times_plus(word & mask << at,
+                                        1u << (GRID_HIGH >= at ? GRID_HIGH - at : 0), grid_lane())
+                           : (word >> (at - GRID_HIGH) & mask << GRID_HIGH) + grid_lane();
 }
 
 #if GRID_HAS_PARITY
-// Signs n at bits 4 n + e. The tile has sums of signs 0..n there, modulo 2, for n < 7: a sign is the difference of two of them, and the
-// eighth, which makes the number of negative ones even, is the last of them.
+// Signs n at bits 4 n + e, of iq3_xxs in the order 0 4 1 5 .. 7 and set for what is above zero. The tile has sums of signs 0..n there, modulo 2, for n < 7 (xs: four bits higher): a sign is the difference of
+// two of them, and the eighth, which makes the number of negative ones even, is the last of them.
 DEVICE uint32_t grid_signs(uint32_t word)
 {
-    return (word & 0x0fffffffu) ^ word << 4;
+    return WEFT_FORMAT == FORMAT_IQ2_XS ? (word & 0xfffffff0u) ^ word >> 4
+                                        : (word & 0x0fffffffu) ^ word << 4;
 }
 #else
 DEVICE uint32_t grid_signs(uint32_t word)
@@ -138,35 +148,44 @@ DEVICE uint32_t grid_signs(uint32_t word)
 // A constant that stays in a register: as the compiler knows, it is made anew wherever it is used. (The first point has zeros alone.)
 DEVICE uint32_t grid_kept(uint32_t constant)
 {
-    return constant - (WEFT_FORMAT == FORMAT_IQ3_XXS ? 0x04040404u : 0) +
-           *(const uint32_t *)(grid_table() + grid_lane());
+    return constant + *(const uint32_t *)(grid_table() + threadIdx.x % GRID_COPIES * 4);
+}
+
+// What a kernel of lattices waits for are the units of shifts, permutes and logic; those of dots and products have room. So the upper
+// half of a word, with any bits above it, is a dot.
+DEVICE uint32_t upper_half(uint32_t word)
+{
+    return (uint32_t)dot_2_low(word, 0x0100u, 0);
 }
 
 #if TILE_GRID == 8
 
-#if WEFT_FORMAT == FORMAT_IQ1_M // eight times the digit, and the shift
-#define GRID_ABOVE 0x000901f9u  // -7 1 9
-#define GRID_BELOW 0x0007fff7u  // -9 -1 7
-#else
-#define GRID_ABOVE 0x002b1908u // 8 25 43
-#define GRID_BELOW 0x00d5e7f8u
+#if WEFT_FORMAT == FORMAT_IQ1_M     // eight times the digit, and the shift
+#define GRID_TABLE_0(e) 0x000901f9u // -7 1 9
+#define GRID_TABLE_1(e) 0x0007fff7u // -9 -1 7
+#else                               // where a sign is at bit 0, 1, 2 of a place
+#define GRID_TABLE_0(e) ((e) == 0 ? 0x19e7f808u : (e) == 1 ? 0x19f8e708u : 0x1900d508u)
+#define GRID_TABLE_1(e) ((e) == 0 ? 0x00002bd5u : (e) == 1 ? 0xd5002b00u : 0xe7002bf8u)
 #endif
 
 // The eight numbers of point e of a lane's pair: first and second four. bits: what stands beside `low`.
-DEVICE uint2 grid_numbers(uint32_t low, uint32_t bits, uint32_t high, int32_t e)
+DEVICE uint2 grid_numbers(uint32_t low, uint32_t bits, uint32_t from, int32_t e)
 {
 #if WEFT_FORMAT == FORMAT_IQ1_S
-    const uint32_t digits = grid_point(low, e, grid_high(bits, 3 * e, 7));
+    const uint32_t digits = grid_point(low, e, grid_from(bits, 3 * e, 7));
     return make_uint2(digits << 4 & 0xf0f0f0f0u, digits & 0xf0f0f0f0u); // 16 times too large
-#elif WEFT_FORMAT == FORMAT_IQ1_M
-    const uint32_t places = grid_point(low, e, grid_high(bits, 4 * e, 7));
-    const uint32_t table = bits & 8u << 4 * e ? GRID_BELOW : GRID_ABOVE;
-    return make_uint2(byte_permute(table, 0, places), byte_permute(table, 0, places >> 16));
 #else
-    const uint32_t places = grid_point(low, e, high) | (shifted(bits, 2 - e) & 0x44444444u);
-    const uint32_t above = grid_kept(GRID_ABOVE);
-    return make_uint2(byte_permute(above, GRID_BELOW, places),
-                      byte_permute(above, GRID_BELOW, places >> 16));
+    const int32_t at = e < 2 ? e : 2;
+    const uint32_t turned = e == 3 ? bits >> 1 : bits;
+#if WEFT_FORMAT == FORMAT_IQ1_M
+    const uint32_t places = (turned & 1u << at) * (0x44444444u >> at) +
+                            grid_point(low, e, grid_from(bits, 4 + 3 * e, 7));
+#else
+    const uint32_t places = grid_point(low, e, from) ^ (turned & 0x11111111u << at);
+#endif
+    const uint32_t table = grid_kept(GRID_TABLE_0(at));
+    return make_uint2(byte_permute(table, GRID_TABLE_1(at), places),
+                      byte_permute(table, GRID_TABLE_1(at), upper_half(places)));
 #endif
 }
 
@@ -186,13 +205,13 @@ DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t
 #pragma unroll
     for (int32_t e = 0; e < 4; e++) {
 #if WEFT_FORMAT == FORMAT_IQ2_S
-        const uint32_t high = grid_high(tops, 2 * e, 3);
+        const uint32_t from = grid_from(tops, 2 * e, 3);
 #elif WEFT_FORMAT == FORMAT_IQ2_XS
-        const uint32_t high = grid_high(both.y, 28 + e, 1);
+        const uint32_t from = grid_from(both.y, e, 1);
 #else
-        const uint32_t high = 0;
+        const uint32_t from = grid_lane();
 #endif
-        const uint2 numbers = grid_numbers(low, bits, high, e);
+        const uint2 numbers = grid_numbers(low, bits, from, e);
         a[e % 2][e / 2] = numbers.x;
         a[e % 2][2 + e / 2] = numbers.y;
     }
@@ -200,15 +219,15 @@ DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t
 
 #else
 
-DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t a[2][4])
+// The codes of pair p; with `masks` as two numbers, to whose sum 1 is to be added: -1 for what is above zero, 0 for what is below.
+DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t a[2][4],
+                          uint32_t (*masks)[4] = nullptr)
 {
     const uint2 low = *(const uint2 *)(tile + p * PAIR_LOW + lane * 8);
     const uint8_t *high = tile + 4 * PAIR_LOW;
     const uint32_t signs = grid_signs(*(const uint32_t *)(high + p * PAIR_HIGH + lane * 4));
 #if WEFT_FORMAT == FORMAT_IQ3_S
     const uint32_t tops = high[4 * PAIR_HIGH + lane * 4 + p];
-#else
-    const uint32_t straight = grid_kept(0x3210u);
 #endif
 #pragma unroll
     for (int32_t k = 0; k < 2; k++)
@@ -216,16 +235,19 @@ DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t
         for (int32_t e = 0; e < 4; e++) {
             uint32_t *to = &a[e % 2][2 * k + e / 2];
 #if WEFT_FORMAT == FORMAT_IQ3_S
-            // odd numbers: where all bits but the lowest are turned round a number is below zero
-            const uint32_t point = grid_point(k ? low.y : low.x, e, grid_high(tops, 4 * k + e, 1));
-            const uint32_t below = byte_permute(signs << (7 - 4 * k - e), 0, 0xba98u);
-            *to = (point ^ below) | 0x01010101u;
+            const uint32_t from = grid_from(tops, 4 * k + e, 1);
 #else
-            // each byte from the point or from what is as far below zero
-            const uint32_t point = grid_point(k ? low.y : low.x, e, 0);
-            const uint32_t places = (shifted(signs, 2 - e - 16 * k) & 0x4444u) | straight;
-            *to = byte_permute(point, 0x01010100u - point, places);
+            const uint32_t from = grid_lane();
 #endif
+            const uint32_t point = grid_point(k ? low.y : low.x, e, from);
+            const uint32_t mask = byte_permute(signs << (7 - 4 * k - e), 0, 0xba98u);
+            if (masks)
+                masks[e % 2][2 * k + e / 2] = mask, *to = point ^ mask;
+            else if (WEFT_FORMAT ==
+                     FORMAT_IQ3_S) // odd numbers: all bits but the lowest turned round
+                *to = (point ^ mask) | 0x01010101u;
+            else
+                *to = (point ^ mask) + (~mask & 0x01010101u); // no byte overflows
         }
 }
 
@@ -254,13 +276,51 @@ DEVICE void grid_d(const uint8_t *tile, int32_t r, float d[2])
     const uint8_t *meta = tile + 4 * (PAIR_LOW + PAIR_HIGH);
 #if WEFT_FORMAT == FORMAT_IQ1_M
     const uint4 w = *(const uint4 *)(meta + r * 16);
-    const float2 both = f16x2_float2(
-        byte_permute(byte_permute(w.x, w.y, 0x0073), byte_permute(w.z, w.w, 0x0073), 0x5410));
+    const float2 both =
+        f16x2_float2((w.x >> 6 & 0x03030303u) | (w.y >> 4 & 0x0c0c0c0cu) |
+                     (w.z >> 2 & 0x30303030u) | (w.w & 0xc0c0c0c0u)); // two bits of every byte
 #else
     const float2 both = f16x2_float2(*(const uint32_t *)(meta + TILE_META - 32 + r * 4));
 #endif
     d[0] = both.x * GRID_UNIT, d[1] = both.y * GRID_UNIT;
 }
+
+#if WEFT_FORMAT == FORMAT_IQ1_S
+
+// What stands beside the low bits of a lane's points of pair q.
+DEVICE uint32_t grid_bits(const uint8_t *tile, int32_t q, int32_t lane)
+{
+    return *(const uint16_t *)(tile + 4 * PAIR_LOW + q * PAIR_HIGH + lane * 2);
+}
+
+// The sign of the shift of row r + 8 i and a lane's unit h, as that of a float.
+DEVICE uint32_t grid_below(const uint8_t *tile, int32_t lane, int32_t i, int32_t h)
+{
+    return (grid_bits(tile, 2 * i + h, lane) & 0x8000u) << 16;
+}
+
+#endif
+
+#if TILE_GROUP == 16
+
+#define SIXTEENS_MASK (WEFT_FORMAT == FORMAT_IQ1_M ? 7u : 15u)
+
+// A word a lane: scales of sixteens.
+DEVICE const uint8_t *grid_sixteens(const uint8_t *tile)
+{
+    return tile + 4 * (PAIR_LOW + PAIR_HIGH) + (WEFT_FORMAT == FORMAT_IQ2_S ? 128 : 0);
+}
+
+// A lane's 2 n + 1 as bytes: of row r + 8 i and unit c + 4 h, sixteen g, byte 2 i + h of word g; iq1_m byte 2 h + g of word i.
+DEVICE uint2 grid_odds(const uint8_t *tile, int32_t lane)
+{
+    const uint32_t word = *(const uint32_t *)(grid_sixteens(tile) + lane * 4);
+    const uint32_t ones = 0x01010101u, mask = 2 * SIXTEENS_MASK * ones;
+    return make_uint2((word << 1 & mask) | ones,
+                      (shifted(word, WEFT_FORMAT == FORMAT_IQ1_M ? -2 : -3) & mask) | ones);
+}
+
+#endif
 
 // Scales of rows r and r + 8 of the units whose bits lane (r, c) has, h = 0, 1: 2 c + h, of sixteens c + 4 h. What unit_scales() says.
 DEVICE void grid_lane_scales(const uint8_t *tile, const float d[2], int32_t lane, int32_t h,
@@ -268,14 +328,14 @@ DEVICE void grid_lane_scales(const uint8_t *tile, const float d[2], int32_t lane
 {
     (void)add;
 #if TILE_GROUP == 16
-    const uint8_t *meta =
-        tile + 4 * (PAIR_LOW + PAIR_HIGH) + (WEFT_FORMAT == FORMAT_IQ2_S ? 128 : 0);
-    const uint32_t word = *(const uint32_t *)(meta + lane * 4);
-    const int32_t width = WEFT_FORMAT == FORMAT_IQ1_M ? 3 : 4;
+    const uint32_t word = *(const uint32_t *)(grid_sixteens(tile) + lane * 4);
 #pragma unroll
-    for (int32_t k = 0; k < 4; k++)
-        scale[k / 2][k % 2] = grid_scale(
-            d[k / 2], shifted(word, 1 - width * (k / 2 * 4 + 2 * h + k % 2)) & ((2u << width) - 2));
+    for (int32_t k = 0; k < 4; k++) {
+        const int32_t i = k / 2, g = k % 2;
+        const int32_t at =
+            WEFT_FORMAT == FORMAT_IQ1_M ? 8 * (2 * h + g) + 3 * i : 4 * (4 * i + 2 * h + g);
+        scale[i][g] = grid_scale(d[i], shifted(word, 1 - at) & 2 * SIXTEENS_MASK);
+    }
 #else
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
@@ -289,12 +349,11 @@ DEVICE void grid_lane_scales(const uint8_t *tile, const float d[2], int32_t lane
 #elif WEFT_FORMAT == FORMAT_IQ2_XXS
         const uint32_t odd = ((const uint2 *)(tile + q * PAIR_LOW + lane * 8))->y >> 27;
 #else
-        const uint32_t bits = *(const uint16_t *)(tile + 4 * PAIR_LOW + q * PAIR_HIGH + lane * 2);
-        const uint32_t odd = bits >> 11 & 14u;
+        const uint32_t odd = grid_bits(tile, q, lane) >> 11 & 14u;
 #endif
         scale[i][0] = grid_scale(d[i], odd);
 #if TILE_MIN
-        add[i][0] = bits_float(float_bits(scale[i][0] * 2) ^ (bits & 0x8000u) << 16);
+        add[i][0] = bits_float(float_bits(scale[i][0] * 2) ^ grid_below(tile, lane, i, h));
 #endif
     }
 #endif

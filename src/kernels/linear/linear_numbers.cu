@@ -53,6 +53,10 @@ DEVICE void source_next(struct source *s)
     s->left -= WEFT_TEAM * TILE_COLUMNS;
 }
 
+DEVICE void source_below(struct source *, int32_t)
+{
+}
+
 DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
 {
 #if WEFT_ALIGNED
@@ -121,9 +125,7 @@ DEVICE void x_load(X_STREAM *s, const struct weft__linear_device_args *args)
             }
 #ifdef X_BETWEEN
             if (first == 0)
-#pragma unroll 1
-                for (int32_t slot = ALL_BUT_ONE; slot < WEFT_STAGES; slot++)
-                    stream_ask(s, args, slot);
+                stream_ask_rest(s, args);
 #endif
 #pragma unroll
             for (int32_t k = 0; k < AT_ONCE; k++) {

@@ -57,6 +57,12 @@ DEVICE uint32_t block_signs(const uint8_t *block, int32_t l)
 DEVICE uint32_t tile_signs(uint32_t signs)
 {
 #if WEFT_FORMAT == FORMAT_IQ2_XXS || WEFT_FORMAT == FORMAT_IQ2_XS || WEFT_FORMAT == FORMAT_IQ3_XXS
+#if WEFT_FORMAT ==                                                                                 \
+    FORMAT_IQ3_XXS // of what is above zero; 0 4 1 5 2 6 3, where bits lie one behind the other
+    signs = ~signs;
+    signs = (signs & 1) | (signs & 2) << 1 | (signs & 4) << 2 | (signs & 8) << 3 |
+            (signs & 16) >> 3 | (signs & 32) >> 2 | (signs & 64) >> 1;
+#endif
     signs ^= signs << 1;
     signs ^= signs << 2;
     signs = (signs ^ signs << 4) & 127;
@@ -136,8 +142,8 @@ DEVICE uint32_t lane_bits(const struct tile_place *at, int32_t lane, int32_t pai
 #if WEFT_FORMAT == FORMAT_IQ1_S
         bits |= lane_point(at, lane, pair, e, 0) >> 8 << 3 * e;
 #elif WEFT_FORMAT == FORMAT_IQ1_M
-        bits |= (lane_point(at, lane, pair, e, 0) >> 8 | block_signs(block, 4 * unit + c) << 3)
-                << 4 * e;
+        bits |= lane_point(at, lane, pair, e, 0) >> 8 << (4 + 3 * e) |
+                block_signs(block, 4 * unit + c) << e;
 #elif WEFT_FORMAT == FORMAT_IQ3_S
         for (int32_t k = 0; k < 2; k++) // columns 16 k + 4 c ..
             for (int32_t b = 0; b < 4; b++)
@@ -146,10 +152,10 @@ DEVICE uint32_t lane_bits(const struct tile_place *at, int32_t lane, int32_t pai
 #else
         const uint32_t signs = tile_signs(block_signs(block, 4 * unit + c));
         for (int32_t n = 0; n < 8; n++)
-            bits |= (signs >> n & 1) << (4 * n + e);
+            bits |= (signs >> n & 1) << 4 * n << ((WEFT_FORMAT == FORMAT_IQ2_XS ? 4 : 0) + e);
 #endif
 #if WEFT_FORMAT == FORMAT_IQ2_XS
-        bits |= lane_point(at, lane, pair, e, 0) >> 8 << (28 + e);
+        bits |= lane_point(at, lane, pair, e, 0) >> 8 << e;
 #endif
     }
 #if WEFT_FORMAT == FORMAT_IQ2_XXS || WEFT_FORMAT == FORMAT_IQ3_XXS
@@ -196,12 +202,12 @@ DEVICE uint32_t lane_tops(const struct tile_place *at, int32_t lane)
 // Scales of sixteens.
 DEVICE uint32_t lane_sixteens(const struct tile_place *at, int32_t lane)
 {
-    const int32_t width = WEFT_FORMAT == FORMAT_IQ1_M ? 3 : 4;
     uint32_t bits = 0;
     for (int32_t f = 0; f < 8; f++) {
         const uint8_t *block = lane_block(at, lane, f / 4);
+        const int32_t place = WEFT_FORMAT == FORMAT_IQ1_M ? 8 * (f % 4) + 3 * (f / 4) : 4 * f;
         if (block)
-            bits |= block_scale(block, 2 * (lane % 4 + f / 2 % 2 * 4) + f % 2) << width * f;
+            bits |= block_scale(block, 2 * (lane % 4 + f / 2 % 2 * 4) + f % 2) << place;
     }
     return bits;
 }
@@ -222,7 +228,7 @@ DEVICE uint32_t meta_word(const struct tile_place *at, int32_t pairs, int32_t wo
     (void)pairs;
 #if WEFT_FORMAT == FORMAT_IQ1_M
     (void)last;
-    return lane_sixteens(at, word) | (row_d(at, word / 4) >> 8 * (word % 4) & 255) << 24;
+    return lane_sixteens(at, word) | (row_d(at, word / 4) >> 2 * (word % 4) & 0x03030303u) << 6;
 #else
     if (word >= last)
         return row_d(at, word - last);

@@ -11,6 +11,7 @@ enum {
     FEW_HALVES = 8,     // where sums are of 16 columns and the CPU asks far ahead
     SOME = 11,          // rows of X that are fetched for the weights: more hide their own latency
     TILE = 64,          // rows of X whose sums stay in the first cache
+    WIDE_TILE = 128,    // where unpacking costs more: chunks of 256 columns
     PANELS = 2,         // that share a row of X among many
     AHEAD = 512,        // columns of X
     AHEAD_BYTES = 8192, // of weights, for few rows of X
@@ -80,6 +81,13 @@ WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels, bool
     {
         if (two && !f.halves)
             dot[0][j] = _mm512_add_epi32(dot[0][j], dot[1][j]);
+        if (f.once) {
+            const __m512 first = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[0][j]), w[j].scale[0]);
+            acc[j] = _mm512_fmadd_ps(
+                _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[1][j]), w[j].scale[1], first), scale,
+                acc[j]);
+            continue;
+        }
         WEFT__UNROLL for (int p = 0; p < sums; p++)
         {
             acc[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[p][j]),
@@ -220,7 +228,7 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
 
 // Sums of many rows of X by a few panels.
 struct sums {
-    __m512 acc[TILE][PANELS], total[TILE][PANELS];
+    __m512 acc[WIDE_TILE][PANELS], total[WIDE_TILE][PANELS];
 };
 
 // The row that lies `bytes` behind `first`.
@@ -246,6 +254,8 @@ WEFT__INLINE void multiply_chunk(struct sums *sums, const unsigned char *const c
     WEFT__UNROLL for (int j = 0; j < panels; j++)
     {
         f.begin(chunk[j], &head[j]);
+        if (f.far && cols > SOME)
+            fetch_weights(chunk[j], shape.group_bytes >= 512 ? 4096 : 2048, shape.head_bytes);
     }
     for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++) {
         struct group w[PANELS];
@@ -265,7 +275,7 @@ WEFT__INLINE void multiply_chunk(struct sums *sums, const unsigned char *const c
     }
 }
 
-static void clear(__m512 sums[TILE][PANELS], int cols)
+static void clear(__m512 sums[][PANELS], int cols)
 {
     for (int c = 0; c < cols; c++)
         for (int j = 0; j < PANELS; j++)
@@ -280,7 +290,26 @@ static void fold(struct sums *sums, int cols)
     clear(sums->acc, cols);
 }
 
-// Panels that follow one another, from `p` on, by rows [col, col + cols) of X, at most TILE.
+// Stores what the sums come to.
+WEFT__INLINE void store_sums(const struct weft__linear_call *call, const struct sums *sums,
+                             int64_t row, int64_t row1, int panels, int32_t col, int32_t cols)
+{
+    const int64_t left = row1 - row, second = left - WEFT__PACKED_ROWS;
+    for (int c = 0; c < cols; c++) {
+        if (c + WEFT__STORES_AHEAD < cols)
+            weft__linear_fetch_stores(call, col + c + WEFT__STORES_AHEAD, row,
+                                      panels * WEFT__PACKED_ROWS);
+        weft__linear_store_lanes(call, col + c, row,
+                                 left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS,
+                                 _mm512_add_ps(sums->total[c][0], sums->acc[c][0]));
+        if (panels > 1)
+            weft__linear_store_lanes(call, col + c, row + WEFT__PACKED_ROWS,
+                                     second < WEFT__PACKED_ROWS ? (int)second : WEFT__PACKED_ROWS,
+                                     _mm512_add_ps(sums->total[c][1], sums->acc[c][1]));
+    }
+}
+
+// Panels that follow one another, from `p` on, by rows [col, col + cols) of X, at most a tile.
 WEFT__INLINE void multiply_many(const struct weft__linear_call *call, struct panel p, int64_t row1,
                                 int panels, int32_t col, int cols, struct format f)
 {
@@ -298,14 +327,7 @@ WEFT__INLINE void multiply_many(const struct weft__linear_call *call, struct pan
         if ((k + shape.cols) % sum == 0)
             fold(&sums, cols);
     }
-    fold(&sums, cols);
-    for (int j = 0; j < panels; j++) {
-        const int64_t row = p.row + j * WEFT__PACKED_ROWS, left = row1 - row;
-        for (int c = 0; c < cols; c++)
-            weft__linear_store_lanes(call, col + c, row,
-                                     left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS,
-                                     sums.total[c][j]);
-    }
+    store_sums(call, &sums, p.row, row1, panels, col, cols);
 }
 
 // Rows [row0, row1) of W by rows [col, col + cols) of X.
@@ -342,7 +364,8 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
                            bool few, struct format f)
 {
-    const int32_t tiles = (call->batch + TILE - 1) / TILE;
+    const int32_t most = weft__packed_shape(f.dtype).cols >= 256 ? WIDE_TILE : TILE;
+    const int32_t tiles = (call->batch + most - 1) / most;
     const int32_t tile = (call->batch + tiles - 1) / tiles;
     for (int32_t col = 0; col < call->batch; col += tile)
         multiply_rows(call, row0, row1, col, call->batch - col < tile ? call->batch - col : tile,
@@ -367,28 +390,38 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
         run_##ID(call, row0, row1);                                                                \
     }
 
-PACKED(Q4_0, false, false, 0, begin_blocks, unpack_q4_0)
-PACKED(Q8_0, false, false, 4, begin_blocks, unpack_q8_0)
-PACKED(Q4_1, false, true, 0, begin_blocks, unpack_q4_1)
-PACKED(Q5_0, false, false, 1, begin_blocks, unpack_q5_0)
-PACKED(Q5_1, false, true, 0, begin_blocks, unpack_q5_1)
-PACKED(IQ4_NL, false, false, 4, begin_blocks, unpack_iq4_nl)
-PACKED(Q4_K, false, true, 0, begin_q45_k, unpack_q4_k)
-PACKED(Q5_K, false, true, 0, begin_q45_k, unpack_q5_k)
-PACKED(Q6_K, true, false, 0, begin_q6_k, unpack_q6_k)
-PACKED(Q2_K, true, true, 0, begin_q2_k, unpack_q2_k)
-PACKED(IQ4_XS, false, false, 4, begin_iq4_xs, unpack_iq4_xs)
-PACKED(MXFP4, false, false, 1, begin_blocks, unpack_mxfp4)
+PACKED(Q4_0, false, false, false, 0, begin_blocks, unpack_q4_0)
+PACKED(Q8_0, false, false, false, 4, begin_blocks, unpack_q8_0)
+PACKED(Q4_1, false, false, true, 0, begin_blocks, unpack_q4_1)
+PACKED(Q5_0, false, false, false, 1, begin_blocks, unpack_q5_0)
+PACKED(Q5_1, false, false, true, 0, begin_blocks, unpack_q5_1)
+PACKED(IQ4_NL, false, false, false, 4, begin_blocks, unpack_iq4_nl)
+PACKED(Q4_K, false, false, true, 0, begin_q45_k, unpack_q4_k)
+PACKED(Q5_K, false, false, true, 0, begin_q45_k, unpack_q5_k)
+PACKED(IQ4_XS, false, false, false, 4, begin_iq4_xs, unpack_iq4_xs)
+PACKED(MXFP4, false, false, false, 1, begin_blocks, unpack_mxfp4)
 
-// Among many rows of X codes times scales are worth their making: a sum of 32 columns instead of two of 16.
-PACKED_NAMED(run_Q3_K, Q3_K, true, true, false, -3, begin_q3_k, unpack_q3_k)
-PACKED_NAMED(run_scaled_Q3_K, Q3_K, false, false, false, 4, begin_q3_k, unpack_scaled_q3_k)
-weft__linear_fn weft__linear_Q3_K_q8_packed_avx512vnni;
-void weft__linear_Q3_K_q8_packed_avx512vnni(const struct weft__linear_call *call, int64_t row0,
-                                            int64_t row1)
-{
-    if (call->many)
-        run_scaled_Q3_K(call, row0, row1);
-    else
-        run_Q3_K(call, row0, row1);
-}
+// Formats with a scale for each 16 columns have another text for many rows of X.
+#define PACKED_TWO(ID, run_few, run_many)                                                          \
+    weft__linear_fn weft__linear_##ID##_q8_packed_avx512vnni;                                      \
+    void weft__linear_##ID##_q8_packed_avx512vnni(const struct weft__linear_call *call,            \
+                                                  int64_t row0, int64_t row1)                      \
+    {                                                                                              \
+        if (call->many)                                                                            \
+            run_many(call, row0, row1);                                                            \
+        else                                                                                       \
+            run_few(call, row0, row1);                                                             \
+    }
+
+// Codes times scales are worth their making: a sum of 32 columns instead of two of 16.
+PACKED_NAMED(run_Q3_K, Q3_K, true, true, false, false, -3, begin_q3_k, unpack_q3_k)
+PACKED_NAMED(run_scaled_Q3_K, Q3_K, false, false, false, false, 4, begin_q3_k, unpack_scaled_q3_k)
+PACKED_TWO(Q3_K, run_Q3_K, run_scaled_Q3_K)
+
+PACKED_NAMED(run_Q6_K, Q6_K, true, true, false, false, 0, begin_q6_k, unpack_q6_k)
+PACKED_NAMED(run_many_Q6_K, Q6_K, false, true, true, false, 0, begin_q6_k, unpack_q6_k)
+PACKED_TWO(Q6_K, run_Q6_K, run_many_Q6_K)
+
+PACKED_NAMED(run_Q2_K, Q2_K, true, true, false, true, 0, begin_q2_k, unpack_q2_k)
+PACKED_NAMED(run_many_Q2_K, Q2_K, false, true, true, true, 0, begin_q2_k, unpack_q2_k)
+PACKED_TWO(Q2_K, run_Q2_K, run_many_Q2_K)

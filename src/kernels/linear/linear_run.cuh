@@ -23,7 +23,9 @@ enum { ASKED_BEFORE_X = WEFT_STAGES };
 // Tiles of a row block that are whole turns of a warp's ring are taken a turn at a time, with slots that are constants: where
 // launches are long and instructions what they wait for.
 enum {
-    AT_A_TURN = WEFT_TWIN && WEFT_COLS / 256 % (WEFT_TEAM * WEFT_STAGES) == 0 ? WEFT_STAGES : 1
+    AT_A_TURN = WEFT_TURN                                                       ? 1
+                : WEFT_TWIN && WEFT_COLS / 256 % (WEFT_TEAM * WEFT_STAGES) == 0 ? WEFT_STAGES
+                                                                                : 1
 };
 
 // total += part, which begins anew.
@@ -36,10 +38,32 @@ DEVICE void settle(float total[ACCUMULATORS], float part[ACCUMULATORS])
     }
 }
 
+#if WEFT_TURN
+
+// A tile of X with the slots of the ring, all or the first alone.
+template <int SLOTS>
+DEVICE void turn_multiply(struct stream *s, const struct weft__linear_device_args *args,
+                          const uint8_t *ring, int32_t tile, float acc[ACCUMULATORS])
+{
+    const struct one_x x = tile_x(s, args, tile);
+#pragma unroll
+    for (int32_t k = 0; k < STEP_SLOTS; k++) {
+        COPY_WAIT(WEFT_STAGES - 1);
+        __syncwarp();
+        if (k < SLOTS)
+            one_multiply(&x, ring + k * SLOT_BYTES, 4, s->lane, acc + 2 * k * SLOT_BLOCKS);
+        __syncwarp();
+        stream_ask(s, args, k);
+    }
+}
+
+#endif
+
 DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_tiles)
 {
     struct stream s;
-    let_next_start();
+    if (!WEFT_LATE)
+        let_next_start();
 #if WEFT_EXPERTS
     wait_for_previous(); // whose weights, is said by launches before
     if (!stream_share(&s, &args->experts))
@@ -74,11 +98,15 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
     x_load(&s, args);
 #endif
     __syncthreads();
+    if (WEFT_LATE)
+        let_next_start();
     norm_settle(&s, args, square);
     int32_t base = 0, slot = 0;
     uint32_t turn = 1;
     const uint8_t *ring = shared_ring();
-    for (int32_t group = s.first; group < args->num_groups; group += s.step, turn++) {
+    for (int32_t number = s.first; number < turns_of(&s, args); number += s.step, turn++) {
+        const struct turn of = turn_of(&s, number);
+        const int32_t group = of.group;
         float *sums = shared_sums() + team_of_thread() * TEAM_SUMS +
                       (turn + 1) % 2 * GROUP_BLOCKS * SUM_BLOCK;
         uint32_t bases = 0;
@@ -87,7 +115,7 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
             WEFT_SPLIT == 1 || group / s.step % WEFT_SPLIT == (int32_t)cluster_rank();
         struct delivery with = {};
         if (DELIVERY_EARLY && delivers && ROWS_AT_ONCE * s.warp < s.batch)
-            with = delivery_of(&s, args, group, row_delivered(&s, 0));
+            with = delivery_of(&s, args, group, row_delivered(&s, 0), of.half);
 #pragma unroll BLOCKS_AT_ONCE
         for (int32_t block = 0; block < GROUP_STEPS; block++) {
             float acc[ACCUMULATORS] = {0};
@@ -95,6 +123,16 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
             float settled[ACCUMULATORS] = {0};
             int32_t unsettled = 0;
 #endif
+#if WEFT_TURN
+            if (of.is_half)
+#pragma unroll 1
+                for (int32_t tile = s.warp; tile < s.tiles; tile += WEFT_TEAM)
+                    turn_multiply<1>(&s, args, ring, tile, acc);
+            else
+#pragma unroll 1
+                for (int32_t tile = s.warp; tile < s.tiles; tile += WEFT_TEAM)
+                    turn_multiply<STEP_SLOTS>(&s, args, ring, tile, acc);
+#else
             for (int32_t first = (s.warp - base) & (WEFT_TEAM - 1); first < s.tiles;
                  first += AT_A_TURN * WEFT_TEAM)
 #pragma unroll
@@ -113,6 +151,7 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
                     }
 #endif
                 }
+#endif
 #if WEFT_X_OUTSIDE
             settle(settled, acc);
             settle(acc, settled);
@@ -124,9 +163,15 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
         group_barrier();
         for (int32_t k = 0; delivers && ROWS_AT_ONCE * (s.warp + k * WEFT_TEAM) < s.batch; k++) {
             const int32_t n = row_delivered(&s, k);
-            if (!DELIVERY_EARLY || k > 0)
-                with = delivery_of(&s, args, group, n);
-            stream_deliver(&s, args, sums, group, n, bases, &with, turn);
+#pragma unroll
+            for (int32_t i = 0; i < DELIVERIES; i++) {
+                if (i > 0 && of.is_half)
+                    break;
+                if (!DELIVERY_EARLY || k > 0 || i > 0)
+                    with = delivery_of(&s, args, group, n, of.half + i);
+                stream_deliver(&s, args, sums + 2 * i * SUM_BLOCK, group, n, bases, &with, turn,
+                               of.half + i);
+            }
         }
     }
     if (WEFT_SPLIT > 1)

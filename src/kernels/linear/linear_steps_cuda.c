@@ -203,8 +203,8 @@ static void add_product(struct weft__linear_run *run, const struct weft__linear_
         device.rounded = launch->flags & WEFT_LINEAR_NEXT ? args->next : args->parts[0].y;
     int32_t which = shape_of(set, args->batch), kernel = set->first_kernel + which;
     const struct weft__linear_shape *chosen = &set->shapes[which];
-    const bool twos = chosen->twin || (set->matter.rounds && !chosen->pair);
-    device.num_groups = fill_parts(run, set, twos ? 32 : 16, staging, &device);
+    device.num_groups =
+        fill_parts(run, set, weft__linear_group_rows(&set->matter, chosen), staging, &device);
     if (device.num_parts == 0)
         return;
     if (plain && !aligned(&device))

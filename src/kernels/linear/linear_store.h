@@ -5,6 +5,19 @@
 
 #include "src/kernels/linear/linear_kernel.h"
 
+enum { WEFT__STORES_AHEAD = 10 };
+
+// Asks for what rows [row, row + n) of W by row m of X are stored to, WEFT__STORES_AHEAD rows of X before that: they are whole
+// rows of Y apart, so each line is in memory or the last cache, and at strides of powers of two the first cache has room for
+// few of them at a time.
+WEFT__INLINE void weft__linear_fetch_stores(const struct weft__linear_call *call, int32_t m,
+                                            int64_t row, int64_t n)
+{
+    const float *y = call->y + m * call->y_stride + row;
+    for (int64_t i = 0; i < n && i < 64; i += 16)
+        __builtin_prefetch(y + i, 1, 3);
+}
+
 // Rows [row, row + n) of W, n at most a vector, by row m of X. A header of vf32 comes before this one.
 WEFT__INLINE void weft__linear_store_lanes(const struct weft__linear_call *call, int32_t m,
                                            int64_t row, int n, vf32 dot)

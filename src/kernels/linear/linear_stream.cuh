@@ -19,8 +19,9 @@
 // Function constants: WEFT_WARPS, WEFT_TEAM (powers of two; the same with a split or pairs), WEFT_STAGES, WEFT_SPLIT, WEFT_GATE (0 none, 1 SiLU,
 // 2 GELU, 3 GELU by tanh, 4 clamped), WEFT_EXPERTS (weights of many experts, each with rows of X of its own: the blocks of a blockIdx.y have a share of
 // one expert's; its bits: 2 rows of X are weighed, 4 something is added, 8 the function is of one matrix alone), WEFT_LONG_X (0, 1, 2: how much of a row of X a thread asks for at once; short rows want short text), WEFT_COLS (of a row of X, whole tiles; 0: what the
-// arguments say),
-// WEFT_TWIN (slots of the ring have tiles of two row blocks, groups 32 outputs), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
+// arguments say), WEFT_LATE (the next launch starts when this one has X),
+// WEFT_TWIN (0; 2, 4: slots of the ring have tiles of so many row blocks, which are a group's), WEFT_TURN (likewise of the two slots of
+// the ring, of two each), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
 #ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
 #define WEFT_KERNELS_LINEAR_STREAM_CUH
 
@@ -37,12 +38,16 @@
 
 enum {
     THREADS = WEFT_WARPS * WARP,
-    OUT_BLOCKS = WEFT_TWIN || (WEFT_ROUND && !WEFT_PAIR) ? 2 : 1,
+    SLOT_BLOCKS = WEFT_TWIN ? WEFT_TWIN : 1, // row blocks of a slot, one behind the other
+    STEP_SLOTS = WEFT_TURN ? 2 : 1,          // slots of the same columns, one behind the other
+    OUT_BLOCKS = WEFT_TWIN                  ? WEFT_TWIN * STEP_SLOTS
+                 : WEFT_ROUND && !WEFT_PAIR ? 2
+                                            : 1,
     MATRICES = JOINS ? 2 : 1,
     GROUP_BLOCKS = OUT_BLOCKS * MATRICES,
-    SLOT_BLOCKS = WEFT_TWIN ? 2 : 1, // row blocks of a slot, one behind the other
-    GROUP_STEPS = GROUP_BLOCKS / SLOT_BLOCKS,
-    SUM_STRIDE = COLUMNS == 1 ? 16 : 20, // floats; 20 keeps a warp's stores in different banks
+    GROUP_STEPS = GROUP_BLOCKS / SLOT_BLOCKS / STEP_SLOTS,
+    DELIVERIES = OUT_BLOCKS == 4 ? 2 : 1, // of 32 outputs
+    SUM_STRIDE = COLUMNS == 1 ? 16 : 20,  // floats; 20 keeps a warp's stores in different banks
     TEAMS = WEFT_WARPS / WEFT_TEAM,
     SUM_BLOCK = WEFT_TEAM * COLUMNS * SUM_STRIDE,
     ALL_BUT_ONE = WEFT_STAGES > 1 ? WEFT_STAGES - 1 : 1, // slots of a warp's ring
@@ -125,7 +130,8 @@ struct stream {
     int32_t row0, batch;              // the rows of X that blocks of this blockIdx.y take
     int32_t expert;                   // WEFT_EXPERTS: whose weights these are
     int32_t tile0, tiles;             // the block's part of a row of W
-    int32_t first, step;              // groups first, first + step, ...
+    int32_t first, step;              // turns first, first + step, ...
+    int32_t whole, turns;             // WEFT_TURN: turns that have a group each, and all
     int32_t group, block, tile, base; // the next tile to ask for
     struct source source;             // where that tile is
 };
@@ -167,6 +173,28 @@ static_assert(!WEFT_TWIN ||
 // A row block has a tile for every warp: the next tile is the same of the next row block.
 enum { ONE_EACH = WEFT_COLS && WEFT_SPLIT == 1 && WEFT_COLS == WEFT_TEAM * 256 };
 
+// A block's teams take turns first, first + step, ..., each a group. WEFT_TURN: as many groups as blocks have each the same number of; of those
+// that are left, a half each, so that no block has a group more than another.
+struct turn {
+    int32_t group, half;
+    bool is_half;
+};
+
+DEVICE int32_t turns_of(const struct stream *s, const struct weft__linear_device_args *args)
+{
+    return WEFT_TURN ? s->turns : args->num_groups;
+}
+
+DEVICE struct turn turn_of(const struct stream *s, int32_t number)
+{
+    struct turn turn = {number, 0, false};
+    if (WEFT_TURN && number >= s->whole) {
+        const int32_t at = number - s->whole;
+        turn.group = s->whole + at / 2, turn.half = at % 2, turn.is_half = true;
+    }
+    return turn;
+}
+
 DEVICE void next_row_block(struct stream *s)
 {
     if (++s->block == GROUP_STEPS)
@@ -177,16 +205,17 @@ DEVICE void next_row_block(struct stream *s)
 DEVICE void stream_find(struct stream *s, const struct weft__linear_device_args *args)
 {
 #pragma unroll 1
-    while (!ONE_EACH && s->tile >= s->tiles && s->group < args->num_groups) {
+    while (!ONE_EACH && s->tile >= s->tiles && s->group < turns_of(s, args)) {
         s->base = next_base(s->base, s->tiles);
         s->tile = (s->warp - s->base) & (WEFT_TEAM - 1);
         next_row_block(s);
     }
-    if (s->group >= args->num_groups)
+    if (s->group >= turns_of(s, args))
         return;
-    const int32_t part = JOINS ? s->block % MATRICES : group_part(args, s->group);
-    int32_t row_block =
-        (s->group - args->part[part].first_group) * OUT_BLOCKS + s->block / MATRICES;
+    const struct turn turn = turn_of(s, s->group);
+    const int32_t part = JOINS ? s->block % MATRICES : group_part(args, turn.group);
+    int32_t row_block = (turn.group - args->part[part].first_group) * OUT_BLOCKS + 2 * turn.half +
+                        s->block / MATRICES;
     if (WEFT_EXPERTS)
         row_block += s->expert * (args->part[part].rows / 16);
     source_begin(&s->source, args, &args->part[part], row_block, s->tile0 + s->tile, s->lane);
@@ -227,7 +256,9 @@ DEVICE void stream_begin(struct stream *s, const struct weft__linear_device_args
     const int32_t blocks = (int32_t)gridDim.x / WEFT_SPLIT;
     s->first = (int32_t)blockIdx.x / WEFT_SPLIT + team_of_thread() * blocks,
     s->step = blocks * TEAMS;
-    s->group = s->first < args->num_groups ? s->first : args->num_groups;
+    s->whole = args->num_groups / blocks * blocks;
+    s->turns = 2 * args->num_groups - s->whole;
+    s->group = s->first < turns_of(s, args) ? s->first : turns_of(s, args);
     s->block = s->base = 0, s->tile = s->warp;
     stream_find(s, args);
 }
@@ -235,12 +266,17 @@ DEVICE void stream_begin(struct stream *s, const struct weft__linear_device_args
 // Asks for the warp's next tile, into a slot; an empty request keeps the count of requests.
 DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *args, int32_t slot)
 {
-    if (s->group < args->num_groups) {
-        tile_copy(&s->source, shared_ring() + slot * SLOT_BYTES, s->lane);
-        if (ONE_EACH) {
+    if (s->group < turns_of(s, args)) {
+        if (!WEFT_TURN || slot == 0 || s->group < s->whole)
+            tile_copy(&s->source, shared_ring() + slot * SLOT_BYTES, s->lane);
+        if (WEFT_TURN && slot == 0) {
+            source_below(&s->source, 1);
+        } else if (ONE_EACH) {
             next_row_block(s);
             stream_find(s, args);
         } else {
+            if (WEFT_TURN)
+                source_below(&s->source, -1);
             source_next(&s->source);
             s->tile += WEFT_TEAM;
             if (s->tile >= s->tiles)
@@ -248,6 +284,14 @@ DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *
         }
     }
     copy_group_end();
+}
+
+// The slots of the ring that were held back for X.
+DEVICE void stream_ask_rest(struct stream *s, const struct weft__linear_device_args *args)
+{
+#pragma unroll 1
+    for (int32_t slot = ALL_BUT_ONE; slot < WEFT_STAGES; slot++)
+        stream_ask(s, args, slot);
 }
 
 // Of the warps of a team.
@@ -310,10 +354,10 @@ DEVICE const float *part_bias(const struct stream *s, const struct weft__linear_
 
 DEVICE struct delivery delivery_of(const struct stream *s,
                                    const struct weft__linear_device_args *args, int32_t group,
-                                   int32_t n)
+                                   int32_t n, int32_t half)
 {
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
-    const int32_t output = output_of_lane(s);
+    const int32_t output = output_of_lane(s) + (DELIVERIES > 1 ? half * 32 : 0);
     int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + output;
     struct delivery d = {};
     d.weight = 1.0f;
@@ -379,11 +423,11 @@ DEVICE void pair_round(const struct stream *s, uint8_t *rounded, int32_t rows, i
 // bases: see stream_sum, four bits of each block of the group.
 DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_device_args *args,
                            const float *sums, int32_t group, int32_t n, uint32_t bases,
-                           const struct delivery *with, uint32_t turn)
+                           const struct delivery *with, uint32_t turn, int32_t half)
 {
     (void)turn;
     const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
-    const int32_t output = output_of_lane(s);
+    const int32_t output = output_of_lane(s) + (DELIVERIES > 1 ? half * 32 : 0);
     int32_t row = (group - part->first_group) * OUT_BLOCKS * 16 + output;
     const int64_t at = y_row(s, ROWS_AT_ONCE == 2 ? min(n, s->batch - 1) : n);
     float value[MATRICES];
@@ -393,7 +437,7 @@ DEVICE void stream_deliver(const struct stream *s, const struct weft__linear_dev
 #pragma unroll
     for (int32_t m = 0; m < MATRICES; m++) {
         float total = stream_sum(s, sums, m, n, (int32_t)(bases >> 4 * m & 15));
-        if (OUT_BLOCKS == 2) {
+        if (OUT_BLOCKS > 1) {
             const int32_t b = MATRICES + m;
             float second = stream_sum(s, sums, b, n, (int32_t)(bases >> 4 * b & 15));
             total = s->lane < 16 ? total : second;
@@ -578,7 +622,7 @@ DEVICE void stream_prefetch(const struct stream *s, const struct weft__linear_de
     if (!X_ROUNDED && args->norm_weight)
         for (int32_t i = (int32_t)threadIdx.x * 32; i < columns_of(args); i += THREADS * 32)
             prefetch_l2(args->norm_weight + i);
-    if (threadIdx.x < WARP && s->group < args->num_groups) {
+    if (threadIdx.x < WARP && s->first < args->num_groups) {
         const struct weft__linear_device_part *part = &args->part[group_part(args, s->first)];
         int32_t row = (s->first - part->first_group) * OUT_BLOCKS * 16;
         if (s->lane < MATRICES && part[s->lane].bias)

@@ -31,6 +31,44 @@ SHAPE = dict(vocab_size=320, hidden_size=32, intermediate_size=48, num_hidden_la
 NOMIC = BertConfig(**SHAPE, layer_norm_eps=1e-12)
 NOMIC.rope_theta = 1000.0
 JINA = BertConfig(**(SHAPE | dict(hidden_size=48, num_attention_heads=6)), layer_norm_eps=1e-12)
+
+
+class JinaRank(torch.nn.Module):
+    """A reranker as BertForSequenceClassification is one: the first token's state, dense, tanh, a score."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config, self.bert = config, golden_models.JinaBert(config)
+        self.bert.pooler = torch.nn.ModuleDict(dict(dense=torch.nn.Linear(config.hidden_size, config.hidden_size)))
+        self.classifier = torch.nn.Linear(config.hidden_size, 1)
+
+    def forward(self, input_ids):
+        first = self.bert(input_ids).last_hidden_state[:, 0]
+        scores = self.classifier(torch.tanh(self.bert.pooler["dense"](first)))
+        return type("Output", (), {"logits": scores})
+
+
+# What jina-reranker-v2's own code calls the parts of XLM-R, whose queries, keys and values it has as one matrix.
+FLASH = {"encoder.layer.": "encoder.layers.", "attention.output.dense": "mixer.out_proj", "attention.output.LayerNorm": "norm1",
+         "intermediate.dense": "mlp.fc1", "output.dense": "mlp.fc2", "output.LayerNorm": "norm2",
+         "embeddings.LayerNorm": "emb_ln"}  # fmt: skip
+
+
+def flash_names(stored):
+    made = {}
+    for name, tensor in stored.items():
+        if ".attention.self." in name:
+            layer, what = name.split("attention.self.")
+            if not what.startswith("query."):
+                continue
+            parts = [stored[name.replace("query", of)] for of in ("query", "key", "value")]
+            name, tensor = f"{layer}mixer.Wqkv.{what.split('.')[1]}", torch.cat(parts)
+        for theirs, ours in FLASH.items():
+            name = name.replace(theirs, ours)
+        made[name] = tensor
+    return made
+
+
 MODELS = {
     "bert": (BertModel, BertConfig(**SHAPE, layer_norm_eps=1e-12)),
     "xlm_roberta": (XLMRobertaForSequenceClassification, XLMRobertaConfig(
@@ -39,6 +77,11 @@ MODELS = {
     "nomic_bert": (golden_models.NomicBert, NOMIC),
     "nomic_bert_hf": (NomicBertModel, NomicBertConfig(**SHAPE, layer_norm_eps=1e-12)),
     "jina_bert_v2": (golden_models.JinaBert, JINA),
+    "jina_code": (golden_models.JinaCode, JINA),
+    "jina_rank": (JinaRank, JINA),
+    "xlm_roberta_flash": (XLMRobertaForSequenceClassification, XLMRobertaConfig(
+        **(SHAPE | dict(pad_token_id=1, max_position_embeddings=66)), layer_norm_eps=1e-5, type_vocab_size=1,
+        num_labels=1)),
     "modernbert": (ModernBertModel, ModernBertConfig(
         **(SHAPE | dict(num_hidden_layers=4)), local_attention=4, cls_token_id=0, sep_token_id=1)),
     "modernbert_rank": (ModernBertForSequenceClassification, ModernBertConfig(
@@ -129,25 +172,33 @@ def make_moe():
 
 def main():
     for name, (model_class, config) in MODELS.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         folder = empty_folder(name)
-        own = model_class in golden_models.WRITTEN_DOWN
+        own = model_class in (*golden_models.WRITTEN_DOWN, JinaRank)
         model = (model_class(config) if own else model_class._from_config(config, attn_implementation="eager")).eval()
         with torch.no_grad():
             for tensor in model.parameters():
                 tensor.normal_(0, 0.1) if tensor.ndim >= 2 else tensor.uniform_(0.5, 1.5)
                 tensor.copy_(tensor.to(torch.bfloat16))
             ids = torch.tensor([TOKENS])
-            body = getattr(model, "roberta", getattr(model, "model", model))
+            body = getattr(model, "roberta", getattr(model, "bert", getattr(model, "model", model)))
             more = {"scores": model(input_ids=ids).logits[0]} if body is not model else {}
             states = body(input_ids=ids).last_hidden_state[0]
         stored = {n: t.to(torch.bfloat16).contiguous() for n, t in model.state_dict().items() if t.is_floating_point()}
         values = NOMIC_VALUES if name == "nomic_bert" else json.loads(config.to_json_string()) | {"model_type": config.model_type}
         if body is not model:
             values |= {"architectures": [model_class.__name__]}
-        if model_class is golden_models.JinaBert:
+        if model_class is JinaRank:
+            values |= {"architectures": ["JinaBertForSequenceClassification"]}
+        if name == "xlm_roberta_flash":
+            stored = flash_names(stored)
+            values |= {"use_flash_attn": True, "position_embedding_type": "absolute"}
+        if model_class in (golden_models.JinaBert, golden_models.JinaCode, JinaRank):
             values |= {"position_embedding_type": "alibi", "feed_forward_type": "geglu", "emb_pooler": "mean"}
         write_folder(folder, stored, values, states=states, **more)
-    make_moe()
+    if not sys.argv[1:] or "nomic_bert_moe" in sys.argv[1:]:
+        make_moe()
 
 
 if __name__ == "__main__":

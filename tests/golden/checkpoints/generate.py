@@ -7,6 +7,7 @@
     qwen2_fp8   e4m3 with scales for blocks of 32 x 32 and for single matrices, f16 vectors
     qwen2_moe   bf16, every expert's matrices by themselves, a shared expert
     mixtral     the same with Mixtral's names
+    qwen3_moe_fp8, deepseek_v3_moe_fp8  e4m3 with scales for blocks of 32 x 32, experts and latent attention too
     gpt_oss     experts in mxfp4, codes and exponents apart, gate and up by turns; gpt_oss_bf16: as numbers
 
 and the families of families.py.
@@ -24,13 +25,14 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 from transformers import Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig
 from transformers import GemmaConfig, GemmaForCausalLM, Glm4Config, Glm4ForCausalLM
 from transformers import GraniteConfig, GraniteForCausalLM, Olmo2Config, Olmo2ForCausalLM
 from transformers import Phi3Config, Phi3ForCausalLM
 from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
 from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2MoeConfig, Qwen2MoeForCausalLM
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 import families
 
@@ -57,6 +59,12 @@ FAMILIES = {
     "mixtral": (MixtralForCausalLM, MixtralConfig(
         **(SHAPE | dict(intermediate_size=32)), rope_parameters=PLAIN, num_local_experts=3,
         num_experts_per_tok=2)),
+    "qwen3_moe_fp8": (Qwen3MoeForCausalLM, Qwen3MoeConfig(
+        **SHAPE, head_dim=16, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=64, norm_topk_prob=True,
+        rope_parameters=PLAIN)),
+    "deepseek_v3_moe_fp8": (DeepseekV3ForCausalLM, DeepseekV3Config(
+        **families.LATENT, q_lora_rank=24, n_group=2, topk_group=1, routed_scaling_factor=2.5, norm_topk_prob=True,
+        num_mtp_layers=0, rope_parameters=families.YARN | dict(mscale=1.0, mscale_all_dim=1.0))),
     "gemma": (GemmaForCausalLM, GemmaConfig(**SMALL, head_dim=16, rope_parameters=PLAIN)),
     "gemma2": (Gemma2ForCausalLM, Gemma2Config(
         **SMALL, head_dim=16, rope_parameters=PLAIN, sliding_window=8, query_pre_attn_scalar=24,
@@ -158,6 +166,13 @@ def apart(family, name, tensor):
     return made
 
 
+def rejoined(parts, name, shape):
+    """What apart() took apart."""
+    pairs = "gate_up_proj" in name
+    rows = [np.concatenate(parts[2 * e : 2 * e + 2]) if pairs else parts[e] for e in range(len(parts) // (1 + pairs))]
+    return np.stack(rows).reshape(shape)
+
+
 def convert(family, model, config):
     """The tensors to store; the model gets the values that they stand for."""
     stored = {}
@@ -169,6 +184,13 @@ def convert(family, model, config):
             new, values = quantize_mlx(name, weight, config)
         elif family == "gpt_oss" and name.endswith(("gate_up_proj", "down_proj")):
             new, values = families.pack_mxfp4(name, weight)
+        elif family.endswith("moe_fp8") and ".layers." in name and weight.ndim >= 2 and "mlp.gate." not in name:
+            new, parts = {}, []
+            for of, part in apart(family, name, tensor):
+                made, numbers = quantize_fp8(of, part.numpy(), True)
+                new |= made
+                parts.append(numbers)
+            values = rejoined(parts, name, tensor.shape)
         elif family == "qwen2_fp8" and ".layers." in name and weight.ndim == 2:
             new, values = quantize_fp8(name, weight, "mlp" in name)
         else:
@@ -218,7 +240,7 @@ def main():
                 del values["tie_word_embeddings"]  # as real ones leave it out
             if family == "qwen3_mlx":
                 values["quantization"] = {"group_size": 32, "bits": 4, "mode": "affine"}
-            if family == "qwen2_fp8":
+            if family.endswith("_fp8"):
                 values["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [32, 32]}
             stored = convert(family, model, values)
             tok = make_tokenizer(family)

@@ -7,6 +7,7 @@
     gptq4_whole    4 bits, one group for a whole row, zeros stored as they are (gptq_v2)
     awq            4 bits in groups of 64
     int8           one scale in bf16 for each row
+    gptq4_moe      experts of 4 bits in groups of 32, each with tensors of its own
 
 numpy alone: codes, zeros and scales are drawn, packed here, and multiplied out in float64 without being unpacked again.
 `golden.safetensors` holds two matrices of each folder; rows of Q are in the order that GGUF pairs them in. The tokenizer is that of
@@ -32,7 +33,9 @@ KINDS = {
     "gptq4_whole": {"quant_method": "gptq", "bits": 4, "group_size": -1, "checkpoint_format": "gptq_v2"},
     "awq": {"quant_method": "awq", "bits": 4, "group_size": 64, "version": "gemm", "zero_point": True},
     "int8": {"quant_method": "compressed-tensors", "format": "int-quantized"},
+    "gptq4_moe": {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False},
 }
+EXPERTS = 3
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
 
 
@@ -65,7 +68,7 @@ def integers(rng, kind, module, rows, cols):
         half = (scales.view(np.uint32) >> 16).astype(np.uint16)
         return {f"{module}.weight": ("I8", codes.astype(np.int8)), f"{module}.weight_scale": ("BF16", half)}, codes * scales
     bits, group = of["bits"], of["group_size"] if of["group_size"] > 0 else cols
-    first = 1 if kind in ("gptq4", "gptq8_order") else 0  # what is stored is less by that much
+    first = 1 if kind in ("gptq4", "gptq8_order", "gptq4_moe") else 0  # what is stored is less by that much
     groups = cols // group
     codes = rng.integers(0, 2**bits, (rows, cols))
     zeros = rng.integers(first, 2**bits + first, (groups, rows))
@@ -90,9 +93,19 @@ def paired(values):
     return values.reshape(-1, 2, dim // 2, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
 
 
+def matrices_of(kind):
+    """[(name, rows, columns)]"""
+    made = []
+    for name, shape in MATRICES.items():
+        mixture = kind == "gptq4_moe" and name.startswith("mlp.")
+        names = [name.replace("mlp.", f"mlp.experts.{e}.") for e in range(EXPERTS)] if mixture else [name]
+        made += [(of, *shape) for of in names]
+    return made
+
+
 def main():
     rng = np.random.default_rng(20261122)
-    for kind, of in KINDS.items():
+    for kind in KINDS:
         folder = HERE / kind
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -100,18 +113,29 @@ def main():
         for name in ("model.norm", "model.layers.0.input_layernorm", "model.layers.0.post_attention_layernorm"):
             stored[f"{name}.weight"] = ("F32", rng.uniform(0.5, 1.5, HIDDEN).astype(np.float32))
         golden = {}
-        for name, (rows, cols) in MATRICES.items():
+        if kind == "gptq4_moe":
+            dim = HIDDEN // HEADS
+            router = rng.normal(0, 1, (EXPERTS, HIDDEN)).astype(np.float16)
+            stored["model.layers.0.mlp.gate.weight"] = ("F16", router)
+            for name in ("q_norm", "k_norm"):
+                stored[f"model.layers.0.self_attn.{name}.weight"] = ("F32", np.ones(dim, np.float32))
+        for name, rows, cols in matrices_of(kind):
             tensors, values = integers(rng, kind, f"model.layers.0.{name}", rows, cols)
             stored |= tensors
             if "q_proj" in name or "down" in name:
-                values = paired(values) if "q_proj" in name else values
+                values = paired(values) if "q_proj" in name and kind != "gptq4_moe" else values
                 assert (values.astype(np.float32) == values).all()
-                golden["model.q" if "q_proj" in name else "model.down"] = ("F32", values.astype(np.float32))
+                of = "model.q" if "q_proj" in name else "model.down"
+                before = golden[of][1] if of in golden else np.zeros((0, cols), np.float32)
+                golden[of] = ("F32", np.concatenate([before, values.astype(np.float32)]))  # of all experts
         write(folder / "model.safetensors", stored)
         config = {"model_type": "llama", "hidden_size": HIDDEN, "intermediate_size": WIDE, "num_hidden_layers": 1,
                   "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "vocab_size": VOCAB, "rms_norm_eps": 1e-6,
                   "max_position_embeddings": 256, "rope_theta": 10000.0, "tie_word_embeddings": True,
-                  "quantization_config": of}  # fmt: skip
+                  "quantization_config": KINDS[kind]}  # fmt: skip
+        if kind == "gptq4_moe":
+            config |= {"model_type": "qwen3_moe", "num_experts": EXPERTS, "num_experts_per_tok": 2, "head_dim": HIDDEN // HEADS,
+                       "moe_intermediate_size": WIDE, "norm_topk_prob": True}  # fmt: skip
         (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True))
         write(folder / "golden.safetensors", golden)
         for name in ("tokenizer.json", "tokenizer_config.json"):

@@ -98,6 +98,16 @@ def alibi_slopes(heads):
     return row if power == heads else row + alibi_slopes(2 * power)[0::2][:heads - power]
 
 
+def jina_begins(embeddings, config, input_ids, token_type_ids):
+    """The stream before the first layer, and what is added to scores."""
+    x = embeddings["word_embeddings"](input_ids)[0]
+    types = torch.zeros(len(x), dtype=torch.int64) if token_type_ids is None else token_type_ids[0]
+    x = embeddings["LayerNorm"](x + embeddings["token_type_embeddings"](types))
+    places = torch.arange(len(x))
+    slopes = torch.tensor(alibi_slopes(config.num_attention_heads))[:, None, None]
+    return x, -slopes * (places[:, None] - places).abs()
+
+
 class JinaBert(torch.nn.Module):
     """BERT without positions, whose scores fall with the distance of keys, and with GELU as a gate."""
 
@@ -117,12 +127,8 @@ class JinaBert(torch.nn.Module):
             for _ in range(config.num_hidden_layers))))  # fmt: skip
 
     def forward(self, input_ids, token_type_ids=None):
-        x = self.embeddings["word_embeddings"](input_ids)[0]
-        types = torch.zeros(len(x), dtype=torch.int64) if token_type_ids is None else token_type_ids[0]
-        x = self.embeddings["LayerNorm"](x + self.embeddings["token_type_embeddings"](types))
+        x, bias = jina_begins(self.embeddings, self.config, input_ids, token_type_ids)
         heads = self.config.num_attention_heads
-        places = torch.arange(len(x))
-        bias = -torch.tensor(alibi_slopes(heads))[:, None, None] * (places[:, None] - places).abs()
         for layer in self.encoder["layer"]:
             own, out, mlp = layer["attention"]["self"], layer["attention"]["output"], layer["mlp"]
             q, k, v = (own[name](x).view(len(x), heads, -1).transpose(0, 1) for name in ("query", "key", "value"))
@@ -130,6 +136,36 @@ class JinaBert(torch.nn.Module):
             x = out["LayerNorm"](x + out["dense"]((weights @ v).transpose(0, 1).flatten(1)))
             gate, up = mlp["gated_layers"](x).chunk(2, -1)
             x = mlp["layernorm"](x + mlp["wo"](torch.nn.functional.gelu(gate) * up))
+        return type("Output", (), {"last_hidden_state": x[None]})
+
+
+class JinaCode(torch.nn.Module):
+    """jina-embeddings-v2-base-code: JinaBert with norms of all queries and keys, the stream added to attention's result twice, a
+    norm behind each, and a gate that follows what it multiplies."""
+
+    def __init__(self, config):
+        super().__init__()
+        plain, dim, wide = JinaBert(config), config.hidden_size, config.intermediate_size
+        norm = lambda: torch.nn.LayerNorm(dim, eps=config.layer_norm_eps)  # noqa: E731
+        self.config, self.embeddings, self.encoder = config, plain.embeddings, plain.encoder
+        for layer in self.encoder["layer"]:
+            layer["attention"]["self"].update(dict(layer_norm_q=norm(), layer_norm_k=norm()))
+            layer["mlp"] = torch.nn.ModuleDict(dict(up_gated_layer=torch.nn.Linear(dim, 2 * wide, bias=False),
+                                                    down_layer=torch.nn.Linear(wide, dim)))  # fmt: skip
+            layer.update(dict(layer_norm_1=norm(), layer_norm_2=norm()))
+
+    def forward(self, input_ids, token_type_ids=None):
+        x, bias = jina_begins(self.embeddings, self.config, input_ids, token_type_ids)
+        heads = self.config.num_attention_heads
+        for layer in self.encoder["layer"]:
+            own, out, mlp = layer["attention"]["self"], layer["attention"]["output"], layer["mlp"]
+            rows = own["layer_norm_q"](own["query"](x)), own["layer_norm_k"](own["key"](x)), own["value"](x)
+            q, k, v = (row.view(len(x), heads, -1).transpose(0, 1) for row in rows)
+            weights = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1]) + bias).softmax(-1)
+            attended = out["LayerNorm"](x + out["dense"]((weights @ v).transpose(0, 1).flatten(1)))
+            x = layer["layer_norm_1"](x + attended)
+            up, gate = mlp["up_gated_layer"](x).chunk(2, -1)
+            x = layer["layer_norm_2"](x + mlp["down_layer"](up * torch.nn.functional.gelu(gate)))
         return type("Output", (), {"last_hidden_state": x[None]})
 
 
@@ -161,7 +197,7 @@ NOMIC = BertConfig(**SHAPE, max_position_embeddings=CONTEXT, layer_norm_eps=1e-1
 NOMIC.rope_theta = 1000.0
 # (six heads: no power of two)
 JINA = BertConfig(**(SHAPE | dict(hidden_size=192, num_attention_heads=6)), layer_norm_eps=1e-12)
-WRITTEN_DOWN = (NomicBert, JinaBert)
+WRITTEN_DOWN = (NomicBert, JinaBert, JinaCode)
 ENCODERS = {
     "bert": Encoder("bert", BertModel, BertConfig(
         **SHAPE, max_position_embeddings=CONTEXT, layer_norm_eps=1e-12), bert_keys, gguf.PoolingType.MEAN),
@@ -169,6 +205,7 @@ ENCODERS = {
         **SHAPE, max_position_embeddings=CONTEXT + 2, layer_norm_eps=1e-5, type_vocab_size=1, pad_token_id=1,
         num_labels=1), bert_keys, gguf.PoolingType.RANK, offset=2),
     "jina": Encoder("jina-bert-v2", JinaBert, JINA, bert_keys, gguf.PoolingType.MEAN),
+    "jinacode": Encoder("jina-bert-v2", JinaCode, JINA, bert_keys, gguf.PoolingType.MEAN),
     "nomic": Encoder("nomic-bert", NomicBert, NOMIC, nomic_keys, gguf.PoolingType.MEAN),
     "modernbert": Encoder("modern-bert", ModernBertModel, ModernBertConfig(
         **(SHAPE | dict(num_hidden_layers=4)), max_position_embeddings=CONTEXT, local_attention=64,
@@ -248,7 +285,7 @@ def generate(name, folder):
     states, scores, seconds = [], [], []
     body = getattr(model, "roberta", getattr(model, "model", model))
     for text in tokens.split(LENGTHS):
-        second = len(text) // 2 if name in ("bert", "nomic", "jina") and len(text) > 1 else 0
+        second = len(text) // 2 if name in ("bert", "nomic", "jina", "jinacode") and len(text) > 1 else 0
         types = dict(token_type_ids=(torch.arange(len(text)) >= second).long()[None]) if second else {}
         states.append(body(input_ids=text[None], **types).last_hidden_state[0])
         seconds.append(second)

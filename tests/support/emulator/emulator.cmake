@@ -31,6 +31,8 @@ if(TARGET weft-check)
     weft_add_emulated(${variant} ${check} --variant ${variant}_sm80 --cases 2)
   endforeach()
   weft_add_emulated(attention_wgmma ${check} --variant attention_bf16_sm90a --cases 3)
+  # All that tensor cores cut off goes one way: the bound of an LSE.
+  weft_add_emulated(attention_cut weft-check --backend cuda --seed 3005 --variant attention_f16_sm90a --cases 1)
   weft_add_emulated(all_experts LONG ${check} --op experts --cases 16)
   weft_add_emulated(experts_of_f16 LONG ${check} --op experts --format f16 --cases 16) # tiles of many places
   weft_add_emulated(all_embedding LONG ${check} --op embedding --cases 2)

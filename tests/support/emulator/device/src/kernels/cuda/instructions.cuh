@@ -148,6 +148,11 @@ DEVICE uint32_t dot_4_unsigned(uint32_t a, uint32_t b, uint32_t c)
     return c;
 }
 
+DEVICE uint32_t times_plus(uint32_t a, uint32_t b, uint32_t c)
+{
+    return a * b + c;
+}
+
 DEVICE int32_t computed_here(int32_t x)
 {
     return x;

@@ -10,6 +10,11 @@ DEVICE uint32_t shared_address(const void *pointer)
     return emulated->shared_address(pointer);
 }
 
+DEVICE uint32_t shared_word(uint32_t address)
+{
+    return *(const uint32_t *)emulated->shared_pointer(address);
+}
+
 DEVICE uint4 load_once(const void *pointer)
 {
     if ((uintptr_t)pointer % 16)
