@@ -378,6 +378,7 @@ static void it_is_chosen_where_it_was_measured(void **state)
     assert_int_equal(weft__token_most_keys("NVIDIA H200", 0, 0), 4096);
     assert_int_equal(weft__token_most_keys("NVIDIA H200 NVL", WEFT_Q4_0, 137), 4096);
     assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_Q8_0, 103), 4096);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_Q4_K, 103), 4096);
     assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_IQ3_S, 103), 0);
     assert_int_equal(weft__token_most_keys("NVIDIA A100", 0, 0), 0);
     // plain weights of rows that divide evenly: 256 units of an 8B for 132 SMs, not 192 of a 3B
