@@ -16,7 +16,7 @@ usage() { sed -n '5,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 # Tests of tests/engine/ that hold models on the GPU against golden vectors.
 golden_tests="logits latent encoders adapters checkpoint"
 # Those that hold what is made of models: sessions, schedules, drafts, grammars, caches.
-session_tests="cache_formats constrained demo generate invariant keep passes prefixes refuse scheduler session shaping speculation speculation_draws trees"
+session_tests="cache_formats constrained demo generate invariant keep one_launch passes prefixes refuse scheduler session shaping speculation speculation_draws trees"
 # Those that hold attention: lists of cases, every switch both ways, long contexts and large pools.
 kernel_tests="attention_device attention_lists attention_switches"
 
@@ -199,7 +199,7 @@ step_tests() {
 step_token() {
     local format how ids failed=0
     ids=$(seq 11 37 22174 | paste -sd, -)
-    for format in q4_0 q8_0 q4_k_m; do # of q4_k_m: two layers of four have q6_k for V and down
+    for format in q4_0 q8_0 bf16 q4_k_m; do # of q4_k_m: two layers of four have q6_k for V and down
         timeout 100 "$bin/weft" quantize --shape mistral-7b/4 "$OUT/token.gguf" --format $format >/dev/null || return 1
         for how in graph persistent; do
             WEFT_PROGRAM=$how WEFT_CACHE_DIR="$OUT/token-kernels" timeout 100 "$bin/weft" logits "$OUT/token.gguf" --device cuda --tokens "$ids" --step \

@@ -333,7 +333,8 @@ static void a_token_gives_back_slots_behind_its_loads(void **state)
     // keys and values; tiles that are taken before X is there, and those of three texts
     slots_are_given_back_behind_their_loads(WEFT_Q4_0, 0, 27, 1 + 4);
     slots_are_given_back_behind_their_loads(WEFT_Q8_0, 0, 17, 1 + 1);
-    slots_are_given_back_behind_their_loads(WEFT_BF16, 0, 31, 1 + 2); // gate and up, others
+    slots_are_given_back_behind_their_loads(WEFT_BF16, 0, 31,
+                                            1 + 3); // before X, gate and up, others
     // and of gate and up in chains of eight; and of the second format
     slots_are_given_back_behind_their_loads(WEFT_Q4_K, 0, 27, 1 + 5);
     slots_are_given_back_behind_their_loads(WEFT_Q4_K, WEFT_Q6_K, 251, 1 + 5 + 1);

@@ -270,12 +270,10 @@ static void layers_of_plain_weights_are_found(void **state)
                                    *up = &plan.weights[2][WEFT__TOKEN_MAP_up],
                                    *v = &plan.weights[1][WEFT__TOKEN_MAP_v];
     assert_ptr_equal(o->base, AT(1024 + 256 + 64 * O));
-    assert_int_equal(o->piles[0] * o->piles[1], 2048 / 64); // stripes of sixteen tiles
-    assert_int_equal(o->piles[0], 16);
-    assert_int_equal(o->box_piles, 2);
+    assert_int_equal(o->piles[0], 2048 / 64);
+    assert_int_equal(o->box_matrices, 2);
     assert_ptr_equal(up->base, AT(1024 + 512 + 64 * UP + 16));
     assert_int_equal(up->piles[0], EMBED / 64);
-    assert_int_equal(up->box_piles, 1);
     assert_ptr_equal(v->base, AT(1024 + 64 * QKV + 32)); // asked for in the layer before
     assert_int_equal(v->rows, KV_HEADS * HEAD_DIM);
     assert_null(plan.weights[0][WEFT__TOKEN_MAP_q].base);
@@ -380,6 +378,7 @@ static void it_is_chosen_where_it_was_measured(void **state)
     assert_int_equal(weft__token_most_keys("NVIDIA H200", 0, 0), 4096);
     assert_int_equal(weft__token_most_keys("NVIDIA H200 NVL", WEFT_Q4_0, 137), 4096);
     assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_Q8_0, 103), 4096);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_Q4_K, 103), 4096);
     assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_IQ3_S, 103), 0);
     assert_int_equal(weft__token_most_keys("NVIDIA A100", 0, 0), 0);
     // plain weights of rows that divide evenly: 256 units of an 8B for 132 SMs, not 192 of a 3B

@@ -101,6 +101,12 @@ static void speak(engine_worker *worker, struct said *said)
     engine_session_close(first);
 }
 
+static bool on_gpu(void)
+{
+    const char *device = getenv("WEFT_TEST_DEVICE");
+    return device && strcmp(device, "cuda") == 0;
+}
+
 static void make(engine_model *model, const char *program, struct said *said)
 {
     const engine_options options = {
@@ -112,9 +118,7 @@ static void make(engine_model *model, const char *program, struct said *said)
     speak(worker, said);
     engine_worker_info info;
     engine_worker_describe(worker, &info);
-    const char *device = getenv("WEFT_TEST_DEVICE");
-    const bool may = device && strcmp(device, "cuda") == 0 &&
-                     strstr(weft_context_isa(engine_worker_context(worker)), "90");
+    const bool may = on_gpu() && strstr(weft_context_isa(engine_worker_context(worker)), "90");
     if (may && strcmp(program, "persistent") == 0)
         assert_true(info.one_launches > said->rows / 2);
     else
@@ -156,12 +160,16 @@ static void texts_of_q4_0(void **state)
 static void texts_of_q8_0(void **state)
 {
     (void)state;
+    if (!on_gpu()) // which of the CPU's ways it is does not matter
+        skip();
     same("q8_0");
 }
 
 static void texts_of_bf16(void **state)
 {
     (void)state;
+    if (!on_gpu())
+        skip();
     same("bf16");
 }
 

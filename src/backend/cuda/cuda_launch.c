@@ -13,8 +13,7 @@ CUresult weft__cuda_write_map(const struct weft__cuda *cuda, const struct weft__
                               (uint64_t)m->piles[1]};
     const uint64_t strides[3] = {(uint64_t)m->stride_bytes, (uint64_t)m->pile_stride_bytes[0],
                                  (uint64_t)m->pile_stride_bytes[1]};
-    const uint32_t box[4] = {64, m->box_rows, m->box_matrices ? m->box_matrices : 1,
-                             m->box_piles ? m->box_piles : 1},
+    const uint32_t box[4] = {64, m->box_rows, m->box_matrices ? m->box_matrices : 1, 1},
                    steps[4] = {1, 1, 1, 1};
     // rows that lie apart are read 4 % slower by 256 bytes at a time (src/kernels/attention/NOTES.md)
     return cuda->driver->tensor_map(to, CU_TENSOR_MAP_UINT16, piles ? 4 : 2, (void *)m->base, dims,

@@ -143,9 +143,7 @@ struct weft__cuda_matrix {
     const void *base; // NULL: none. A multiple of 16 bytes, as are all strides
     int64_t rows, cols, stride_bytes;
     int64_t piles[2], pile_stride_bytes[2]; // of matrices, of piles of them; 0: there is but one
-    uint32_t box_rows;
-    uint32_t box_matrices,
-        box_piles; // matrices of a pile, piles: one behind the other in the box; 0: one
+    uint32_t box_rows, box_matrices;        // of a pile, one behind the other in the box; 0: one
     bool swizzled; // 16 bytes at place i of row n of the box stand at place i ^ (n % 8)
     uint32_t at;   // of the map in the arguments, a multiple of 64
 };

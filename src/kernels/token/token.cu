@@ -186,5 +186,7 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
                 shared_rest()->launch + 1; // everybody has read it: there are results of all
     } else if (warp == MULTIPLIERS + 1 && lane == 0) {
         ask_all(&args);
+    } else if (warp == MULTIPLIERS + 2) {
+        heads_deliver_all(&args, lane);
     }
 }

@@ -73,15 +73,14 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
 #pragma unroll 1
     for (int32_t u = share[0]; u < share[1]; u++) {
         const struct unit_place at = unit_at(kind, u);
-        const void *map = layer->maps[at.map], *up = layer->maps[WEFT__TOKEN_MAP_up];
+        const void *first = layer->maps[at.map];
+        const void *second = w.form == PAIRS ? layer->maps[WEFT__TOKEN_MAP_up] : first;
 #pragma unroll 1
         for (int32_t slot = 0; slot < w.slots; slot++) {
             const int32_t column = slot_column(w.form, slot);
-            const uint32_t barrier = slot_begin(a), to = ring + a->slot * SLOT;
-            if (w.form == PAIRS)
-                pairs_of_slot(to, map, up, column, at.row, barrier, a->policy);
-            else
-                rows_of_slot(to, map, column, at.row, w.tiles, barrier, a->policy);
+            const uint32_t barrier = slot_begin(a);
+            boxes_of_slot(ring + a->slot * SLOT, first, second, column,
+                          w.form == PAIRS ? column : column + 16, at.row, barrier, a->policy);
             slot_next(a);
         }
     }

@@ -24,6 +24,7 @@
     X(WEFT_SPLITS)                                                                                 \
     X(WEFT_TOKEN_GATE)                                                                             \
     X(WEFT_SLOTS)                                                                                  \
+    X(WEFT_FIRST)                                                                                  \
     X(WEFT_SECOND)                                                                                 \
     X(WEFT_EIGHTS)                                                                                 \
     X(WEFT_EVEN)
@@ -235,24 +236,20 @@ static bool same_kernels(struct met *met, const struct weft__token_seen *layer, 
                      (!next->more_kernel || is_as_met(&met->v, next->more_kernel))));
 }
 
-// Tiles of 64 columns are matrices of a pile: a row's, or where it is whole stripes of sixteen a stripe's. Gate and up are asked for by tiles
-// alone.
+// Tiles of 64 columns are matrices of a pile, two side by side a box.
 static void matrix_map(const struct weft__linear_device_args *args, int32_t part,
                        struct weft__cuda_matrix *map)
 {
     const struct weft__linear_device_part *of = &args->part[part];
-    const int64_t tiles = args->cols / WEFT__TOKEN_PLAIN_TILE_COLS;
-    const bool stripes = args->num_parts != 2 && WEFT__TOKEN_STRIPES(args->cols);
     *map = (struct weft__cuda_matrix){
         .base = of->weight,
         .rows = of->rows,
         .cols = WEFT__TOKEN_PLAIN_TILE_COLS,
         .stride_bytes = of->weight_stride_bytes,
-        .piles = {stripes ? 16 : tiles, stripes ? tiles / 16 : 1},
-        .pile_stride_bytes = {2 * WEFT__TOKEN_PLAIN_TILE_COLS, 32 * WEFT__TOKEN_PLAIN_TILE_COLS},
+        .piles = {args->cols / WEFT__TOKEN_PLAIN_TILE_COLS, 1},
+        .pile_stride_bytes = {2 * WEFT__TOKEN_PLAIN_TILE_COLS, of->weight_stride_bytes},
         .box_rows = WEFT__LINEAR_TILE_ROWS,
         .box_matrices = 2,
-        .box_piles = stripes ? 2 : 1,
         .swizzled = true};
 }
 
@@ -391,6 +388,7 @@ static struct weft__token_constants constants_of(const struct weft__token_seen *
     const struct weft__linear_device_args *up = layer[2].args;
     return (struct weft__token_constants){
         .WEFT_FORMAT = constant(layer[1].kernel, "WEFT_FORMAT"),
+        .WEFT_FIRST = constant(layer[1].kernel, "WEFT_FORMAT"),
         .WEFT_SCALE_DTYPE = constant(layer[1].kernel, "WEFT_SCALE_DTYPE"),
         .WEFT_EMBED = up->cols,
         .WEFT_WIDE = up->part[0].rows,
@@ -531,6 +529,7 @@ void weft__token_sample(weft_dtype format, weft_dtype second, int32_t even,
 {
     enum { H200_BYTES = 232448 };
     struct weft__token_constants constants = {.WEFT_FORMAT = (int32_t)format,
+                                              .WEFT_FIRST = (int32_t)format,
                                               .WEFT_SCALE_DTYPE = (int32_t)WEFT_F16,
                                               .WEFT_EMBED = 4096,
                                               .WEFT_WIDE = 14336,

@@ -134,8 +134,16 @@ DEVICE float row_norm(const uint8_t *row, float eps, int32_t lane)
 
 #endif
 
+// Another warp delivers it.
+DEVICE void unit_skip(struct delivery *d, int32_t kind, bool last, bool second)
+{
+    d->next++;
+    d->seq += WEFT_SECOND && second ? second_work_of(kind, last).slots : work_of(kind).slots;
+}
+
+// Units of sixteen rows come at almost the same time: two warps deliver them in turns, of which `own` is the warp's.
 DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *d, int32_t layer,
-                          uint32_t turn, int32_t lane)
+                          uint32_t turn, int32_t own, int32_t lane)
 {
     const int32_t *share = shared_rest()->share[QKV];
 #if PLAIN
@@ -146,6 +154,10 @@ DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *
     const int32_t of_second = share[1] - second_units(QKV, is_second(args, QKV, layer));
 #pragma unroll 1
     for (int32_t u = share[0]; u < share[1]; u++) {
+        if (((u - share[0]) & 1) != own) {
+            unit_skip(d, QKV, false, u >= of_second);
+            continue;
+        }
         const float value = rms * sums_take(d, QKV, lane, false, u >= of_second);
         if (lane < 16)
             turn_send(args->heads + head_unit(u - share[0]) * 16 + lane, value, turn);
@@ -300,18 +312,42 @@ DEVICE void deliver_all(const struct weft__token_args *args, int32_t lane)
         const uint32_t turn = s->launch * layers + l + 1;
         const float *up_norm = args->layers[l].up_norm, *next_norm = args->layers[l].next_norm;
         if (l > 0) {
-            part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
-            heads_deliver(args, &d, l, turn, lane);
+            part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
+            heads_deliver(args, &d, l, turn, 0, lane);
         }
         d.seq += s->attends ? s->place.left : 0;
         pieces_merge(args, turn, lane);
-        part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+        part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
         stream_deliver(args, &d, O, false, up_norm, WEFT__TOKEN_ROW_up, turn, lane);
-        part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+        part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
         gated_deliver(args, &d, turn, lane);
-        part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+        part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
         stream_deliver(args, &d, DOWN, is_second(args, DOWN, l), next_norm,
                        l + 1 < layers ? WEFT__TOKEN_ROW_qkv : -1, turn + 1, lane);
+    }
+}
+
+// By the second warp: half of the units of Q, K, V.
+DEVICE void heads_deliver_all(const struct weft__token_args *args, int32_t lane)
+{
+    const struct shared *s = shared_rest();
+    const int32_t layers = args->num_layers;
+    struct delivery d = {0, 0};
+#pragma unroll 1
+    for (int32_t l = 0; l < layers; l++) {
+        if (l > 0) {
+            part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
+            heads_deliver(args, &d, l, s->launch * layers + l + 1, 1, lane);
+        }
+        d.seq += s->attends ? s->place.left : 0;
+#pragma unroll 1
+        for (int32_t kind = O; kind < KINDS; kind++) {
+            const bool last = l + 1 == layers, second = is_second(args, kind, l);
+            part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
+#pragma unroll 1
+            for (int32_t u = s->share[kind][0]; u < s->share[kind][1]; u++)
+                unit_skip(&d, kind, last, second);
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 enum {
     WEFT__TOKEN_MULTIPLIERS = 16, // warps that multiply
     WEFT__TOKEN_THREADS =
-        (WEFT__TOKEN_MULTIPLIERS + 4) * 32, // one warp asks, one delivers, two fill their warpgroup
+        (WEFT__TOKEN_MULTIPLIERS + 4) * 32, // one warp asks, two deliver, one fills their warpgroup
     WEFT__TOKEN_MOST_OWN = 16,              // groups of 32 of a row that an SM delivers, at most
     WEFT__TOKEN_UNIT_BYTES = 48,            // 32 rounded numbers of a row (token_shared.cuh)
     WEFT__TOKEN_NUMBERS_BYTES = 144,        // 32 numbers of 32 bits (token_plain.cuh)
@@ -45,9 +45,6 @@ enum weft__token_map {
 };
 
 #define WEFT__TOKEN_PLAIN(format) ((format) == 2 || (format) == 3)
-
-// Are columns of plain weights whole stripes, of sixteen tiles?
-#define WEFT__TOKEN_STRIPES(cols) ((cols) % (16 * WEFT__TOKEN_PLAIN_TILE_COLS) == 0)
 
 // A layer's weights, packed; NULL in the first layer, whose Q, K and V a launch before makes: q, k, v.
 struct __attribute__((aligned(64))) weft__token_layer {

@@ -54,14 +54,15 @@ DEVICE struct held_scales held_scales_load(const uint8_t *tile, int32_t lane, ui
     const int32_t r = lane / 4, c = lane % 4;
     struct held_scales s;
 #if HOLDS_SUPER
-    const uint32_t own = c % 2 ? 0x7632u : 0x5410u, low = c < 2 ? 0 : 0x0f0f0f0fu;
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
-        // of units 4 and up the low four bits are in the third word, the others above the codes of units 0 to 3
         const uint4 w = *(const uint4 *)(tile + 4 * PAIR_LOW + (r + 8 * i) * 16);
-        const uint32_t six = byte_permute(w.y, w.z, own) >> (c & 2) & 0x3f3f3f3fu;
+        const uint32_t scale =
+            c < 2 ? w.y & 0x3f3f3f3fu : (w.w & 0x0f0f0f0fu) | (w.y >> 2 & 0x30303030u);
+        const uint32_t min =
+            c < 2 ? w.z & 0x3f3f3f3fu : (w.w >> 4 & 0x0f0f0f0fu) | (w.z >> 2 & 0x30303030u);
         s.d[i] = w.x;
-        s.fine[i] = (byte_permute(w.w, w.w >> 4, own) & low) | (six & ~low);
+        s.fine[i] = byte_permute(scale, min, c % 2 ? 0x7632 : 0x5410);
         *loaded ^= w.x;
     }
 #else
@@ -175,60 +176,38 @@ DEVICE struct tile_x tile_x_of(const uint8_t *row, int32_t cols, int32_t tile, i
 static_assert(!TILE_MIN || (ONE_OFFSET(0, 0) == 1 && ONE_OFFSET(1, 0) == 1 && SIXTEENS == 1),
               "products start from the sum of x");
 
-// A lane's number that is not known before `behind` is.
-DEVICE int32_t computed_behind(int32_t x, float behind)
+// acc += tile i of the two times a tile of X.
+DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struct tile_x *x,
+                     int32_t lane, float acc[2])
 {
-    asm volatile("" : "+r"(x) : "f"(behind));
-    return x;
-}
-
-// Its columns of B, where they are not kept.
-DEVICE void tile_b(uint2 b[4], const struct tile_x *x, int32_t lane)
-{
-    const uint32_t l = (uint32_t)(B_KEPT == 1 ? computed_here(lane) : lane);
+    int32_t low[4] = {x->start[0], x->start[1], x->start[0], x->start[1]}, high[4];
+    const uint32_t l = (uint32_t)computed_here(lane);
+    uint2 b[4];
+    (void)half;
 #pragma unroll
     for (uint32_t p = 0; p < 4; p++)
         b[p] = B_KEPT == 1 ? b_of_pair(x->b[0], p, l) : x->b[p % B_KEPT];
-}
-
-// Products of tile i of the two with a tile of X: unit h of row r + 8 j, as the bits of a float.
-struct tile_dots {
-    int32_t low[4], high[4];
-};
-
-DEVICE void tile_multiply(struct tile_dots *dots, const struct tiles *t, int32_t i,
-                          const struct tile_x *x, const uint2 b[4])
-{
-#pragma unroll
-    for (int32_t k = 0; k < 4; k++)
-        dots->low[k] = x->start[k % 2];
 #pragma unroll
     for (int32_t p = 0; p < 4; p++) {
         const uint4 w = t->codes[i][p];
         const uint32_t a[4] = {~(w.x & 0x0f0f0f0fu), ~(w.y & 0x0f0f0f0fu), ~(w.z & 0x0f0f0f0fu),
                                ~(w.w & 0x0f0f0f0fu)};
-        mma_s8_k32(dots->low, a, b[p].x, b[p].y);
+        mma_s8_k32(low, a, b[p].x, b[p].y);
     }
 #pragma unroll
     for (int32_t k = 0; k < 4; k++)
-        dots->high[k] = dots->low[k];
+        high[k] = low[k];
 #pragma unroll
     for (int32_t p = 0; p < 4; p++) {
         const uint32_t a[4] = {t->codes[i][p].x, t->codes[i][p].y, t->codes[i][p].z,
                                t->codes[i][p].w};
-        mma_u8_k32(dots->high, a, b[p].x, b[p].y);
+        mma_u8_k32(high, a, b[p].x, b[p].y);
     }
-}
-
-// acc += these with their scales.
-DEVICE void tile_scale_add(const struct tile_dots *dots, const struct tiles *t, int32_t i,
-                           const struct tile_x *x, float acc[2])
-{
 #pragma unroll
     for (int32_t h = 0; h < 2; h++)
 #pragma unroll
         for (int32_t j = 0; j < 2; j++) {
-            const float dot = __int_as_float(h ? dots->high[2 * j + 1] : dots->low[2 * j]) - MAGIC;
+            const float dot = __int_as_float(h ? high[2 * j + 1] : low[2 * j]) - MAGIC;
 #if HOLDS_SUPER
             const float2 d = f16x2_float2(t->scales[i].d[j]);
             const uint32_t fine = t->scales[i].fine[j];
@@ -291,67 +270,27 @@ DEVICE void slot_x_load(struct slot_x *x, enum form form, const uint8_t *row, in
         x->of[1] = tile_x_of(row, cols, second, lane);
 }
 
-// Has the last slot of a row all of its columns?
-DEVICE bool is_whole(enum form form, int32_t cols)
-{
-    return cols % (256 * (form == ROWS_ALONE ? SLOT_TILES : form == EIGHTS ? 16 : TEAM_WARPS)) == 0;
-}
-
-#if HOLDS
-
-// x: loaded before, or (`fresh`) here.
-DEVICE void tiles_add(const struct tiles *t, enum form form, bool whole, bool fresh, int32_t half,
-                      struct slot_x *x, const uint8_t *row, int32_t cols, int32_t first,
-                      int32_t lane, float sum[2][2])
-{
-    const int32_t second = first + columns_apart(form), of_second = form == PAIRS ? 0 : 1;
-    struct tile_dots dots[2];
-    uint2 b[2][4];
-    (void)half;
-    if (fresh)
-        slot_x_load(x, form, row, cols, first, lane);
-    const bool has_first = whole || first * 256 < cols, has_second = whole || second * 256 < cols;
-    if (has_first) {
-        tile_b(b[0], &x->of[0], lane);
-        tile_multiply(&dots[0], t, 0, &x->of[0], b[0]);
-    }
-    if (form != PAIRS && has_first)
-        tile_scale_add(&dots[0], t, 0, &x->of[0], sum[0]);
-    if (form == EIGHTS)
-        sum[1][0] = sum[0][0], sum[1][1] = sum[0][1];
-    if (has_second) {
-        if (form != PAIRS)
-            tile_b(b[1], &x->of[1], computed_behind(lane, sum[0][0]));
-        tile_multiply(&dots[1], t, 1, &x->of[of_second], b[of_second]);
-    }
-    if (form == PAIRS && has_first)
-        tile_scale_add(&dots[0], t, 0, &x->of[0], sum[0]);
-    if (has_second)
-        tile_scale_add(&dots[1], t, 1, &x->of[of_second], sum[1]);
-}
-
-#else
-
-// Registers are there for one X at a time.
-DEVICE void tiles_add(const struct tiles *t, enum form form, bool whole, bool fresh, int32_t half,
+// x: loaded before, or (`fresh`) here. Where tiles are not held, registers are there for one X at a time.
+DEVICE void tiles_add(const struct tiles *t, enum form form, bool fresh, int32_t half,
                       struct slot_x *x, const uint8_t *row, int32_t cols, int32_t first,
                       int32_t lane, float sum[2][2])
 {
     const int32_t second = first + columns_apart(form);
-    (void)fresh, (void)whole;
+    if (fresh && HOLDS)
+        slot_x_load(x, form, row, cols, first, lane);
     if (first * 256 < cols) {
-        x->of[0] = tile_x_of(row, cols, first, lane);
+        if (!HOLDS)
+            x->of[0] = tile_x_of(row, cols, first, lane);
         tile_add(t, 0, half, &x->of[0], lane, sum[0]);
     }
     if (form == EIGHTS)
         sum[1][0] = sum[0][0], sum[1][1] = sum[0][1];
     if (second * 256 < cols) {
-        x->of[0] = tile_x_of(row, cols, second, lane);
-        tile_add(t, 1, half, &x->of[0], lane, sum[1]);
+        if (!HOLDS)
+            x->of[0] = tile_x_of(row, cols, second, lane);
+        tile_add(t, 1, half, &x->of[HOLDS && form != PAIRS ? 1 : 0], lane, sum[1]);
     }
 }
-
-#endif
 
 #endif
 
@@ -390,13 +329,14 @@ DEVICE void sums_leave(struct turn_of_sums *turn, const float sum[2][2], int32_t
     turn->next++;
 }
 
-// What is carried from matrix to matrix stays in shared memory: registers are scarce in between. All lanes of a warp write the same.
+// What is carried from matrix to matrix stays in shared memory: registers are scarce in between.
 DEVICE uint2 walked_of(int32_t warp)
 {
     const volatile uint2 *at = &shared_rest()->walked[warp];
     return make_uint2(at->x, at->y);
 }
 
+// By a whole warp, whose lanes have all read what was there before any writes.
 DEVICE void walked_set(int32_t warp, uint2 walked)
 {
     volatile uint2 *at = &shared_rest()->walked[warp];
@@ -503,7 +443,7 @@ DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t t
         row_take<ATTENDED, false>(words, turn, to);
     else
         row_take<EMBED, true>(words, turn, to);
-    part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+    part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
 }
 
 // The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is; `ahead`: it has been
@@ -514,8 +454,6 @@ DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fix
 {
     const struct work w = work_of(kind);
     const int32_t half = warp % TEAM_WARPS;
-    const bool whole = is_whole(form, EMBED) &&
-                       (form != PAIRS || (is_whole(form, WIDE) && is_whole(form, ATTENDED)));
     const uint8_t *row = shared_row(kind);
     struct slot_x x = {};
     int32_t at = next; // of the unit
@@ -530,8 +468,8 @@ DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fix
                 tiles_take(tiles, turn, half, lane);
             ahead = false;
             turn_next(&turn);
-            tiles_add(tiles, form, whole, !fixed, half, &x, row, w.cols, column_of(form, at) + half,
-                      lane, sum);
+            tiles_add(tiles, form, !fixed, half, &x, row, w.cols, column_of(form, at) + half, lane,
+                      sum);
             tiles_end(tiles, lane, sum);
         }
         sums_leave(sums, sum, warp, lane);
@@ -634,7 +572,7 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     else
         units_multiply(kind, HOLDS ? PAIRS : form_of(kind), units, false, next, slot, ahead, &tiles,
                        &sums, warp, lane);
-    const int32_t now = WEFT_SECOND ? computed_here(step) : here; // these are not kept either
+    const int32_t now = computed_here(step); // these are not kept either
     walked_set(warp, make_uint2(walked_of(warp).x +
                                     first_units(args, now & 3, now >> 2) * work_of(now & 3).slots,
                                 sums.next));

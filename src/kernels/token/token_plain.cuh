@@ -126,7 +126,7 @@ DEVICE void numbers_take(const struct weft__token_args *args, int32_t row, uint3
         if (own % WARP == 0)
             shared_rest()->squares[own / WARP] = square;
     }
-    part_sync<MULTIPLYING + WARP>(ROW_IS_THERE);
+    part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
 }
 
 // 1/rms of the row of X; as norm_store() has it.
@@ -138,27 +138,13 @@ DEVICE float numbers_norm(float eps, int32_t lane)
 
 // --- slots ----------------------------------------------------------------------------------------
 
-// Where rows are whole stripes of sixteen tiles these are a pile each, and a box has the slot's tiles of two stripes; else a row's tiles are
-// one pile, and a slot is two boxes. What lies past the row's end is zeros.
-DEVICE void rows_of_slot(uint32_t to, const void *map, int32_t column, int32_t row, int32_t tiles,
-                         uint32_t barrier, uint64_t policy)
+// Two tiles of two matrices, or of two places in a row; what lies past the row's end is zeros.
+DEVICE void boxes_of_slot(uint32_t to, const void *first, const void *second, int32_t column,
+                          int32_t second_column, int32_t row, uint32_t barrier, uint64_t policy)
 {
     barrier_expect(barrier, SLOT);
-    if (WEFT__TOKEN_STRIPES(tiles * TILE_COLS)) {
-        copy_box_of_pile_as(to, map, 0, row, column % 16, column / 16, barrier, policy);
-        return;
-    }
-    copy_box_of_pile_as(to, map, 0, row, column, 0, barrier, policy);
-    copy_box_of_pile_as(to + 2 * TILE, map, 0, row, column + 16, 0, barrier, policy);
-}
-
-// Two tiles of gate and of up.
-DEVICE void pairs_of_slot(uint32_t to, const void *gate, const void *up, int32_t column,
-                          int32_t row, uint32_t barrier, uint64_t policy)
-{
-    barrier_expect(barrier, SLOT);
-    copy_box_of_pile_as(to, gate, 0, row, column, 0, barrier, policy);
-    copy_box_of_pile_as(to + 2 * TILE, up, 0, row, column, 0, barrier, policy);
+    copy_box_of_pile_as(to, first, 0, row, column, 0, barrier, policy);
+    copy_box_of_pile_as(to + 2 * TILE, second, 0, row, second_column, 0, barrier, policy);
 }
 
 DEVICE float2 plain_pair(uint32_t two)

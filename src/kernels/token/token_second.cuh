@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A second format, WEFT_SECOND: V and down of some layers have it (weft__token_args.second). Its decoding and its products are
+// A second format, WEFT_SECOND (and WEFT_FIRST that of all others, for NVRTC does not put macros away): V and down of some layers have it (weft__token_args.second). Its decoding and its products are
 // those of linear_few_one.cuh, compiled once more under a name of their own.
 //
 // A slot has two tiles of it, one for each warp of the team: a column of both blocks of a unit of down, so that a warp has the columns
@@ -8,7 +8,6 @@
 #define WEFT_KERNELS_TOKEN_SECOND_CUH
 
 #if WEFT_SECOND
-#pragma push_macro("WEFT_FORMAT")
 #undef WEFT_FORMAT
 #define WEFT_FORMAT WEFT_SECOND
 namespace second_format
@@ -17,7 +16,8 @@ namespace second_format
 enum { SECOND_TILE_BYTES = TILE_BYTES(4) };
 } // namespace second_format
 #include "src/kernels/linear/linear_format_end.cuh"
-#pragma pop_macro("WEFT_FORMAT")
+#undef WEFT_FORMAT
+#define WEFT_FORMAT WEFT_FIRST
 #endif
 
 #endif

@@ -34,6 +34,7 @@ enum {
     TEAM_WARPS = SLOT_TILES / 2,      // which have a slot, two tiles each of it
     TEAMS = MULTIPLIERS / TEAM_WARPS, // they take slots in turn
     MULTIPLYING = MULTIPLIERS * WARP,
+    DELIVERING = 2 * WARP,
     SLOT = SLOT_TILES * TILE,
     READERS = 2, // of a slot count as so many
     DEPTH = WEFT_SLOTS,

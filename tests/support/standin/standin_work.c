@@ -277,8 +277,8 @@ CUresult cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *base,
                                 const uint32_t *steps, int interleave, int swizzle, int promotion,
                                 int fill)
 {
-    const uint32_t last[5] = {box[0], box[1], swizzle == CU_TENSOR_MAP_SWIZZLE_128B,
-                              rank > 2 ? box[2] : 1, rank > 2 ? box[3] : 1};
+    const uint32_t last[4] = {box[0], box[1], swizzle == CU_TENSOR_MAP_SWIZZLE_128B,
+                              rank > 2 ? box[2] : 1};
     uint64_t first[8] = {(uint64_t)(uintptr_t)base, 1, 1, 1, 1};
     (void)interleave;
     (void)promotion;
@@ -288,7 +288,7 @@ CUresult cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *base,
         return INVALID_VALUE;
     for (uint32_t i = 0; i < rank; i++) {
         if (dims[i] == 0 || dims[i] > (uint64_t)1 << 32 || box[i] == 0 || box[i] > 256 ||
-            steps[i] != 1)
+            (i >= 3 && box[i] != 1) || steps[i] != 1)
             return INVALID_VALUE;
         first[1 + i] = dims[i];
     }

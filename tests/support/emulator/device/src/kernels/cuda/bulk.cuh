@@ -81,15 +81,14 @@ DEVICE void copy_bulk_as(uint32_t to_shared, const void *from, uint32_t bytes, u
 // What the stand-in's cuTensorMapEncodeTiled() leaves (tests/support/standin/standin_work.c).
 struct emulated_map {
     uint64_t base, dims[4], stride_bytes[3]; // columns, rows, piles
-    uint32_t box_cols, box_rows, swizzled, box_matrices, box_piles;
+    uint32_t box_cols, box_rows, swizzled, box_matrices;
 };
 
 static void emulated_copy_matrix(const struct emulated_copy *copy, const struct emulated_map *map,
                                  uint32_t matrix)
 {
     const uint32_t row_bytes = map->box_cols * 2;
-    const int32_t place[2] = {copy->place[2] + (int32_t)(matrix % map->box_matrices),
-                              copy->place[3] + (int32_t)(matrix / map->box_matrices)};
+    const int32_t place[2] = {copy->place[2] + (int32_t)matrix, copy->place[3]};
     uint64_t pile = map->base;
     bool there = true;
     for (int i = 0; i < 2; i++) {
@@ -112,10 +111,9 @@ static void emulated_copy_matrix(const struct emulated_copy *copy, const struct 
 static void emulated_copy_box(const struct emulated_copy *copy)
 {
     const struct emulated_map *map = (const struct emulated_map *)copy->from;
-    const uint32_t matrices = map->box_matrices * map->box_piles;
-    for (uint32_t matrix = 0; matrix < matrices; matrix++)
+    for (uint32_t matrix = 0; matrix < map->box_matrices; matrix++)
         emulated_copy_matrix(copy, map, matrix);
-    emulated->mbarrier_landed(copy->barrier, matrices * map->box_rows * map->box_cols * 2);
+    emulated->mbarrier_landed(copy->barrier, map->box_matrices * map->box_rows * map->box_cols * 2);
 }
 
 DEVICE void copy_box(uint32_t to_shared, const void *map, int32_t column, int32_t row,
