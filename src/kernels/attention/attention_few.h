@@ -16,7 +16,6 @@
 #define WEFT_KERNELS_ATTENTION_FEW_H
 
 enum { LINE = 64, NEAR_BYTES = 4096 };
-enum { ASK_NEAR = 1, ASK_FAR = 2 };
 
 #ifdef ATTENTION_PARTS
 enum { PART_KEYS = 8 }; // whose scores grow together (attention_parts.h)
@@ -34,7 +33,6 @@ struct shape {
     int32_t near;            // rows
     bool by_32;              // elements are taken 32 at a time where that is faster
     bool by_parts;           // scores are attention_parts.h's
-    int asks;                // of values
 };
 
 // The rows of keys or values that a group works on, and those that it asks for.
@@ -66,8 +64,7 @@ INLINE struct shape shape_of(weft_dtype kv, const int rows, int32_t head_dim)
                           .batch = DIRECT_SUMS / rows,
                           .unit_keys = UNIT_SUMS / rows,
                           .head_dim = head_dim,
-                          .width = padded_width(head_dim),
-                          .asks = ASK_NEAR | ASK_FAR};
+                          .width = padded_width(head_dim)};
     int32_t near = NEAR_BYTES / (head_dim * elem_bytes(shape));
     shape.near = near < DIRECT_GROUP ? DIRECT_GROUP : near > BLOCK ? BLOCK : near;
     return shape;
@@ -87,13 +84,10 @@ INLINE vf32 load_column(struct shape shape, const void *pool, int64_t at, int32_
 }
 
 // Asks for a line of row j, that with element `column`.
-INLINE void ask(weft_dtype kv, const struct group *g, int j, int32_t column, int size,
-                const int what)
+INLINE void ask(weft_dtype kv, const struct group *g, int j, int32_t column, int size)
 {
-    if (what & ASK_NEAR)
-        __builtin_prefetch(address(kv, g->pool, g->near[j] + column, size), 0, 3);
-    if (what & ASK_FAR)
-        __builtin_prefetch(address(kv, g->pool, g->far[j] + column, size), 0, 2);
+    __builtin_prefetch(address(kv, g->pool, g->near[j] + column, size), 0, 3);
+    __builtin_prefetch(address(kv, g->pool, g->far[j] + column, size), 0, 2);
 }
 
 // sums[row][key] += q[row] * key for one vector of the head and the unit's keys from `first` on. The vector begins at
@@ -126,13 +120,13 @@ INLINE void score_unit(struct shape shape, const struct group *g, const float *q
     for (; column + line <= head_dim; column += line) {
         VF32_UNROLL
         for (int j = 0; j < shape.unit_keys; j++)
-            ask(shape.kv, g, first + j, column, size, ASK_NEAR | ASK_FAR);
+            ask(shape.kv, g, first + j, column, size);
         VF32_UNROLL
         for (int i = 0; i < line; i += VF32_LANES)
             score_vector(shape, g, q, first, column + i, i & 31, 0, sums);
     }
     for (int j = 0; j < shape.unit_keys && column < head_dim; j++)
-        ask(shape.kv, g, first + j, column, size, ASK_NEAR | ASK_FAR);
+        ask(shape.kv, g, first + j, column, size);
     for (; column + VF32_LANES <= head_dim; column += VF32_LANES)
         score_vector(shape, g, q, first, column, column & 31, 0, sums);
     if (column < head_dim)
@@ -201,7 +195,7 @@ INLINE void add_vectors(struct shape shape, const struct group *g, const float *
     VF32_UNROLL
     for (int i = 0; i < vectors * VF32_LANES; i += line)
         if (column % line == 0)
-            ask(shape.kv, g, j, column + i, size, shape.asks);
+            ask(shape.kv, g, j, column + i, size);
     VF32_UNROLL
     for (int v = 0; v < vectors; v++)
         value[v] = rest ? load_kv_n(shape.kv, g->pool, g->at[j] + column, rest)
@@ -254,31 +248,11 @@ INLINE void add_columns(const struct state *s, struct shape shape, const struct 
     }
 }
 
-// The same for eight rows as twice four, as far as the head has passes of these; returns how many columns. Weights are loaded for
-// twice as many columns; the first four rows ask for what is near, the others for the rest.
-INLINE int32_t add_fours(const struct state *s, struct shape shape, const struct group *g,
-                         const float *weight, const int keys, struct piece piece)
-{
-    int32_t column = 0;
-    shape.rows = 4;
-    shape.batch *= 2;
-    for (const int32_t pass = shape.batch * VF32_LANES; column + pass <= shape.head_dim;
-         column += pass) {
-        shape.asks = ASK_NEAR;
-        add_columns(s, shape, g, weight, 0, column, keys, shape.batch, 0, piece);
-        shape.asks = ASK_FAR;
-        add_columns(s, shape, g, weight + 4 * BLOCK, 4, column, keys, shape.batch, 0, piece);
-    }
-    return column;
-}
-
 INLINE void add_values(const struct state *s, struct shape shape, const struct group *g,
                        const float *weight, int32_t row, const int keys, struct piece piece)
 {
-    int32_t head_dim = shape.head_dim, column = 0;
-    if (shape.by_parts && row == 0 && keys > 1)
-        column = add_fours(s, shape, g, weight, keys, piece);
-    const int32_t pass = shape.batch * VF32_LANES;
+    const int32_t head_dim = shape.head_dim, pass = shape.batch * VF32_LANES;
+    int32_t column = 0;
     for (; column + pass <= head_dim; column += pass)
         add_columns(s, shape, g, weight, row, column, keys, shape.batch, 0, piece);
     for (; column + VF32_LANES <= head_dim; column += VF32_LANES)

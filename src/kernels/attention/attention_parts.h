@@ -65,7 +65,7 @@ INLINE void score_parts(struct shape shape, const struct group *g, const float *
         if (column % line == 0)
             VF32_UNROLL
         for (int j = 0; j < PART_KEYS; j++)
-            ask(shape.kv, g, j, column, size, ASK_NEAR | ASK_FAR);
+            ask(shape.kv, g, j, column, size);
         score_parts_of(shape, g, q, column, 0, sums);
     }
     if (whole < shape.head_dim)
