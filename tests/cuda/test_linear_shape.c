@@ -268,6 +268,9 @@ static void a_row_of_numbers_has_shapes_of_its_own(void **state)
         assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && !s.rounds_x);
         m.numbers_x = true, m.table = true;
         assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && !s.rounds_x);
+        m.table = false, m.block_bytes = 16; // three bits and their scales (mlx_q3_g32)
+        assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && !s.rounds_x);
+        assert_true(s.team == 16 && s.stages == 2);
     }
 }
 

@@ -346,7 +346,9 @@ static inline bool weft__linear_choose_four_bits(const struct weft__linear_matte
 {
     const struct weft__linear_tier *tier = weft__linear_tier(limits);
     const int64_t sms = limits->num_sms;
-    const bool four_bits = m->block_elems > 1 && m->block_bytes * 2 >= m->block_elems &&
+    // With their scales more than four bits an element: mlx_q3_g32 has four, of three-bit codes, for which a thread's 64 registers
+    // are too few beside the columns that it rounds.
+    const bool four_bits = m->block_elems > 1 && m->block_bytes * 2 > m->block_elems &&
                            m->block_bytes * 8 <= m->block_elems * 5 && !m->table;
     if (columns != 1 || !m->numbers_x || !four_bits || !weft__linear_is_simple(m) || m->experts ||
         m->form != WEFT__LINEAR_FORM_best || tier->sm < 90 || m->cols <= tier->short_cols ||
