@@ -12,6 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+// Keeps gcc from loading a vector again wherever it is used.
+#define WEFT__IN_REGISTER(v) __asm__("" : "+v"(v))
+
 typedef __m512 vf32;
 enum { VF32_LANES = 16 };
 

@@ -9,9 +9,6 @@
 #include "src/kernels/cpu/avx512.h"
 #include "src/kernels/linear/linear_kernel.h"
 
-// Keeps gcc from loading a vector again wherever it is used.
-#define WEFT__IN_REGISTER(v) __asm__("" : "+v"(v))
-
 // Four sixteens of bytes that need not be aligned, in one register.
 static inline __m512i weft__vnni_load4(const void *a, const void *b, const void *c, const void *d)
 {
