@@ -273,29 +273,40 @@ DEVICE float weight_of(float x, float largest)
 }
 
 // For sums that are made key by key: what weights are measured against once a score has come. It is the first score, and
-// goes up in whole steps, so that what is said of earlier weights stays exact.
+// goes up in whole steps, so that what is said of earlier weights stays exact. Where those vanish (exp2_of() of less than -126) it is
+// the score itself: beside a first score of 2^24 and more a step has no room for the bits of a small one.
 DEVICE float reference_after(float before, float score)
 {
     if (!(score > before))
         return before;
-    return before == NEGATIVE_INFINITY ? score : before + ceilf(score - before);
+    return score - before > 126.0f ? score : before + ceilf(score - before);
 }
 
-// A sum that is made key by key, in two steps: what comes in lands in `part`, which joins `whole` now and then. Many
-// equal numbers added one by one are off in one direction.
+// A sum that is made key by key, in three steps: eight numbers land in `part`, eight of these in `middle`, and those join `whole`.
+// Many equal numbers added one by one are off in one direction; beside one that is nearly all, each of the others may be
+// below half a unit in the last place, and no more than seven and seven eights are lost so.
 struct long_sum {
-    float whole, part;
+    float whole, middle, part;
 };
 
 DEVICE void long_sum_add(struct long_sum *sum, float earlier, float a, float b)
 {
-    sum->whole *= earlier;
+    sum->whole *= earlier, sum->middle *= earlier;
     sum->part = fmaf(a, b, sum->part * earlier);
 }
 
-DEVICE void long_sum_join(struct long_sum *sum)
+// After `count` numbers.
+DEVICE void long_sum_join(struct long_sum *sum, int32_t count)
 {
-    sum->whole += sum->part, sum->part = 0;
+    if (count % 8 == 0)
+        sum->middle += sum->part, sum->part = 0;
+    if (count % 64 == 0)
+        sum->whole += sum->middle, sum->middle = 0;
+}
+
+DEVICE float long_sum_end(const struct long_sum *sum)
+{
+    return sum->whole + (sum->middle + sum->part);
 }
 
 // A sink is one more score, without a value: joins it to the state of a row of query head `head` and returns what

@@ -222,7 +222,8 @@ DEVICE void row_again(const struct weft__attention_device_args *args, struct len
     const int32_t own = lengths.kv_len - lengths.q_len + row.token;
     struct keys seen = keys_of(args, lengths, row.token);
     float largest = NEGATIVE_INFINITY, x[(HEAD + WARP - 1) / WARP];
-    struct long_sum sum = {0, 0}, acc[(HEAD + WARP - 1) / WARP] = {};
+    struct long_sum sum = {}, acc[(HEAD + WARP - 1) / WARP] = {};
+    int32_t count = 0; // keys so far
 #pragma unroll
     for (int32_t i = 0; i < (HEAD + WARP - 1) / WARP; i++)
         if (HEAD % WARP == 0 || i * WARP + lane < HEAD)
@@ -250,23 +251,20 @@ DEVICE void row_again(const struct weft__attention_device_args *args, struct len
         largest = reference_after(before, score);
         const float factor = weight_of(before, largest);
         const float weight = exp2_of(score - (largest == NEGATIVE_INFINITY ? 0.0f : largest));
-        const bool joins = key % 32 == 31;
         long_sum_add(&sum, factor, weight, 1);
-        if (joins)
-            long_sum_join(&sum);
+        long_sum_join(&sum, ++count);
 #pragma unroll
         for (int32_t j = 0; j < (HEAD + WARP - 1) / WARP; j++)
             if (HEAD % WARP == 0 || j * WARP + lane < HEAD) {
                 long_sum_add(&acc[j], factor, weight,
                              cache_number(&args->v, v + j * WARP + lane) * by);
-                if (joins)
-                    long_sum_join(&acc[j]);
+                long_sum_join(&acc[j], count);
             }
     }
-    state->largest = largest, state->sum = sum.whole + sum.part;
+    state->largest = largest, state->sum = long_sum_end(&sum);
 #pragma unroll
     for (int32_t i = 0; i < (HEAD + WARP - 1) / WARP; i++)
-        state->acc[i] = acc[i].whole + acc[i].part;
+        state->acc[i] = long_sum_end(&acc[i]);
 }
 
 #endif

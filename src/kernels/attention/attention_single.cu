@@ -80,9 +80,8 @@ DEVICE int64_t at_key(const struct weft__attention_device_args *args,
 struct softmax {
     float largest; // what weights are measured against, reference_after() scores
     struct long_sum sum;
+    int32_t count; // keys so far
 };
-
-enum { JOINED = 32 }; // keys after which sums are joined
 
 // One key more: *earlier receives what sums so far are multiplied by. Returns the key's weight.
 DEVICE float softmax_take(const struct weft__attention_device_args *args, struct softmax *state,
@@ -96,6 +95,7 @@ DEVICE float softmax_take(const struct weft__attention_device_args *args, struct
     const float weight =
         exp2_of(score - (state->largest == NEGATIVE_INFINITY ? 0.0f : state->largest));
     long_sum_add(&state->sum, *earlier, weight, 1);
+    long_sum_join(&state->sum, ++state->count);
     return weight;
 }
 
@@ -112,21 +112,13 @@ DEVICE void head_begin(const struct weft__attention_device_args *args, const str
 {
     const int64_t at = query_at(args, query->lengths, query->row);
     const float scale = query_scale(args, query->lengths, query->row);
-    head->state = {NEGATIVE_INFINITY, {0, 0}};
+    head->state = {NEGATIVE_INFINITY, {}, 0};
 #pragma unroll
     for (int32_t i = 0; i < OWN; i++) {
         const int32_t d = i * WARP + lane;
-        head->acc[i] = {0, 0};
+        head->acc[i] = {};
         head->q[i] = HEAD % WARP == 0 || d < HEAD ? query_number(args, at + d) * scale : 0;
     }
-}
-
-DEVICE void head_join(struct head *head)
-{
-    long_sum_join(&head->state.sum);
-#pragma unroll
-    for (int32_t i = 0; i < OWN; i++)
-        long_sum_join(&head->acc[i]);
 }
 
 // Every step-th key from keys.begin + first on.
@@ -151,12 +143,11 @@ DEVICE void head_walk(const struct weft__attention_device_args *args, const stru
         const float weight =
             softmax_take(args, &head->state, query, warp_sum(dot, 32), key, &earlier);
 #pragma unroll
-        for (int32_t i = 0; i < OWN; i++)
+        for (int32_t i = 0; i < OWN; i++) {
             long_sum_add(&head->acc[i], earlier, weight, value[i]);
-        if (key / step % JOINED == JOINED - 1)
-            head_join(head);
+            long_sum_join(&head->acc[i], head->state.count);
+        }
     }
-    head_join(head);
 }
 
 // --- the kernels -----------------------------------------------------------------------------------
@@ -174,12 +165,13 @@ extern "C" __global__ void __launch_bounds__(32)
     head_begin(&args, &query, lane, &head);
     head_walk(&args, &query, 0, 1, lane, &head);
     const float by = row_end(&args, query.lengths, query.row, head.state.largest,
-                             head.state.sum.whole, lane == 0);
+                             long_sum_end(&head.state.sum), lane == 0);
     const int64_t out = out_at(&args, query.lengths, query.row);
 #pragma unroll
     for (int32_t i = 0; i < OWN; i++)
         if (HEAD % WARP == 0 || i * WARP + lane < HEAD)
-            set_element<WEFT_Y_DTYPE>(args.out, out + i * WARP + lane, head.acc[i].whole * by);
+            set_element<WEFT_Y_DTYPE>(args.out, out + i * WARP + lane,
+                                      long_sum_end(&head.acc[i]) * by);
 }
 
 extern "C" __global__ void __launch_bounds__(1024)
@@ -196,10 +188,10 @@ extern "C" __global__ void __launch_bounds__(1024)
         return;
     head_begin(&args, &query, lane, &head);
     head_walk(&args, &query, warp, WARPS, lane, &head);
-    largest[warp] = head.state.largest, sum[warp] = head.state.sum.whole;
+    largest[warp] = head.state.largest, sum[warp] = long_sum_end(&head.state.sum);
 #pragma unroll
     for (int32_t i = 0; i < OWN; i++)
-        acc[warp][i * WARP + lane] = head.acc[i].whole;
+        acc[warp][i * WARP + lane] = long_sum_end(&head.acc[i]);
     __syncthreads();
     const int32_t d = (int32_t)threadIdx.x;
     if (d >= HEAD)
@@ -234,7 +226,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     const int32_t d = (int32_t)threadIdx.x, warp = d / WARP;
     const bool mine = HEAD % WARP == 0 || d < HEAD;
     struct query query;
-    struct softmax state = {NEGATIVE_INFINITY, {0, 0}};
+    struct softmax state = {NEGATIVE_INFINITY, {}, 0};
     let_next_start();
     wait_for_previous();
     if (!query_of_block(&args, &query))
@@ -242,7 +234,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     const float q = mine ? query_number(&args, query_at(&args, query.lengths, query.row) + d) *
                                query_scale(&args, query.lengths, query.row)
                          : 0.0f;
-    struct long_sum acc = {0, 0};
+    struct long_sum acc = {};
     for (int32_t key = query.keys.begin; key < query.keys.end; key++) {
         if (!sees(&args, &query, key))
             continue;
@@ -261,13 +253,11 @@ extern "C" __global__ void __launch_bounds__(1024)
         __syncthreads();
         const float weight = softmax_take(&args, &state, &query, dot, key, &earlier);
         long_sum_add(&acc, earlier, weight, value);
-        if (key % JOINED == JOINED - 1)
-            long_sum_join(&state.sum), long_sum_join(&acc);
+        long_sum_join(&acc, state.count);
     }
-    long_sum_join(&state.sum), long_sum_join(&acc);
     const float by =
-        row_end(&args, query.lengths, query.row, state.largest, state.sum.whole, d == 0);
+        row_end(&args, query.lengths, query.row, state.largest, long_sum_end(&state.sum), d == 0);
     if (mine)
         set_element<WEFT_Y_DTYPE>(args.out, out_at(&args, query.lengths, query.row) + d,
-                                  acc.whole * by);
+                                  long_sum_end(&acc) * by);
 }

@@ -24,6 +24,7 @@ endfunction()
 
 if(TARGET weft-check)
   set(check weft-check --backend cuda --seed 2 --lengths 2)
+  set(replay weft-check --backend cuda --cases 1 --lengths 1 --each 256)
   foreach(op norm rope activation softmax sample kv pages merge round route experts)
     weft_add_emulated(${op} ${check} --op ${op} --cases 2)
   endforeach()
@@ -31,6 +32,12 @@ if(TARGET weft-check)
     weft_add_emulated(${variant} ${check} --variant ${variant}_sm80 --cases 2)
   endforeach()
   weft_add_emulated(attention_wgmma ${check} --variant attention_bf16_sm90a --cases 3)
+  # A key with nearly all the weight, followed by many that are less than half a unit of it; and a first score of -6e9, which leaves
+  # a step to the next no bits.
+  weft_add_emulated(attention_beside_one ${replay} --variant attention_standard_f16_sm80 --seed 77040000 --problem 245)
+  weft_add_emulated(attention_first_score LONG ${replay} --variant attention_standard_bf16_sm80 --seed 77300000 --problem 14)
+  # A key between two codes of a byte.
+  weft_add_emulated(attention_tie LONG ${replay} --variant attention_fp8_e4m3_sm80 --seed 77200001 --problem 117)
   # All that tensor cores cut off goes one way: the bound of an LSE.
   weft_add_emulated(attention_cut LONG weft-check --backend cuda --seed 3005 --variant attention_f16_sm90a --cases 1)
   weft_add_emulated(all_experts LONG ${check} --op experts --cases 16)
