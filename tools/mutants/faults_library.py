@@ -117,11 +117,6 @@ fault("pairs-scattered-too-late", "src/kernels/attention/attention_walk.h",
 fault("parts-of-the-first-rows", "src/kernels/attention/attention_parts.h",
       "q + (i * FOURS + four) * width", "q + i * FOURS * width",
       "of eight rows of f16 the first four have the queries of the others", "weft-check --variant attention_f16_avx512 --cases 40")
-fault("values-of-the-first-rows", "src/kernels/attention/attention_few.h",
-      "weight + 4 * BLOCK, 4, column", "weight, 4, column",
-      "of eight rows the last four have the weights of the first", "weft-check --variant attention_f16_avx512 --cases 40")
-fault("pairs-of-four-rows-alike", "src/kernels/attention/attention_pairs.h",
-      "r / 4 * LANES + part * 4", "part * 4", "rows of a block score with the queries of its last four", *P)
 fault("few-see-whole-trees", "src/kernels/attention/attention_simd.h",
       "    s->scattered = *masked;\n", "    s->scattered = false;\n",
       "keys of a tree count for rows that do not see them", "kernels_attention_trees")
