@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which launches of a program token.cu takes the place of (src/kernels/token/token_cuda.c): a dense model's layers are found among
+// Which launches of a program token.cu takes the place of (src/kernels/token/token_layers_cuda.c): a dense model's layers are found among
 // what stands around them, and each thing that the kernel does not do is a reason to leave them.
 #include <setjmp.h>
 #include <stdarg.h>
