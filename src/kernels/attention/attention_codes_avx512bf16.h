@@ -11,14 +11,6 @@
 #include "src/kernels/attention/attention_lanes_avx512.h"
 #include "src/kernels/attention/attention_widen_avx512.h"
 
-// 64 codes from `column` on of `dim`, those that there are.
-INLINE __m512i load_codes(const char *codes, const int32_t dim, int32_t column)
-{
-    if (__builtin_constant_p(dim) && dim % CODE_GROUP == 0)
-        return _mm512_loadu_si512(codes);
-    return _mm512_maskz_loadu_epi8(codes_from(dim, column), codes);
-}
-
 INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
 {
     return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));

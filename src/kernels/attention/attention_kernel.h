@@ -73,7 +73,7 @@ struct weft__attention_call {
     bool ahead;         // ask for keys before they are needed
     bool generic;       // WEFT_ATTENTION_GENERIC
     bool
-        by_parts; // shuffles cost nothing beside products: eight rows may score by attention_parts.h
+        by_parts; // eight rows may score by attention_parts.h: shuffles cost nothing beside products
     bool precise;     // WEFT_ATTENTION_PRECISE, of the SIMD kernels
     uint64_t *counts; // or NULL
     struct weft__attention_mask mask;

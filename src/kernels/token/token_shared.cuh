@@ -87,11 +87,6 @@ DEVICE struct shared *shared_rest()
     return (struct shared *)(shared_memory() + SHARED_AT);
 }
 
-DEVICE uint8_t *shared_slot(uint32_t seq)
-{
-    return shared_memory() + seq % DEPTH * SLOT;
-}
-
 // Where a tile of keys and values lies in its slot: boxes want multiples of 1024.
 DEVICE uint8_t *shared_keys(uint32_t seq)
 {
@@ -211,15 +206,6 @@ DEVICE int32_t second_units(int32_t kind, bool second)
 {
     const int32_t *share = shared_rest()->share[kind];
     return !second ? 0 : kind == QKV ? v_units_of_block() : share[1] - share[0];
-}
-
-// Slots of the SM's part of a matrix.
-DEVICE int32_t slots_of_block(int32_t kind, bool second, bool last)
-{
-    const int32_t *share = shared_rest()->share[kind];
-    const int32_t others = second_units(kind, second);
-    return (share[1] - share[0] - others) * work_of(kind).slots +
-           (others ? others * second_work_of(kind, last).slots : 0);
 }
 
 DEVICE void slot_wait(uint32_t seq)
