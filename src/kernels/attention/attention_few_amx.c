@@ -167,10 +167,7 @@ INLINE void attend_block(struct tiles *t)
     add_values(t);
     if (t->wild)
         add_wild(t);
-    uint64_t blocks = 0;
-    for (int32_t r = 0; r < s->rows && call->counts; r++)
-        blocks += s->seen[r] != 0;
-    weft__attention_count(call, blocks, mask ? blocks : 0);
+    count_block(s, mask);
 }
 
 // `count` tiles of as many rows, each with keys.
@@ -182,16 +179,7 @@ static void attend_tiles(const struct weft__attention_call *call,
     struct blocks blocks = begin_blocks(s, tiles, count);
     _mm512_storeu_si512(s->order, order_of_rows());
     tiles_begin_as(few_shapes);
-    while (next_of(s, &blocks)) {
-        if (begins_tile(s->block)) {
-            const bool loaded = same_rows(s->tile, s->block->tile);
-            s->tile = s->block->tile;
-            if (!loaded)
-                take_queries(&t);
-            open_rows(s, ROWS);
-            s->all = seen_by_all(s);
-        }
-        look(s);
+    while (begin_block(&t, &blocks, ROWS)) {
         if (s->by_some)
             attend_block(&t);
         for (int32_t row = 0; ends_tile(s->block) && row < s->rows; row++)

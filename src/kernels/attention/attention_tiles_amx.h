@@ -194,6 +194,32 @@ static inline float value_at(const struct rows *s, int32_t key, int32_t column)
     }
 }
 
+// The next block of keys that rows of `lanes` at a time see or not, at a tile's first with its queries. False: there is none.
+static bool begin_block(struct tiles *t, struct blocks *blocks, const int lanes)
+{
+    struct rows *s = &t->rows;
+    if (!next_of(s, blocks))
+        return false;
+    if (begins_tile(s->block)) {
+        const bool loaded = same_rows(s->tile, s->block->tile);
+        s->tile = s->block->tile;
+        if (!loaded)
+            take_queries(t);
+        open_rows(s, lanes);
+        s->all = seen_by_all(s);
+    }
+    look(s);
+    return true;
+}
+
+static void count_block(const struct rows *s, bool mask)
+{
+    uint64_t blocks = 0;
+    for (int32_t r = 0; r < s->rows && s->call->counts; r++)
+        blocks += s->seen[r] != 0;
+    weft__attention_count(s->call, blocks, mask ? blocks : 0);
+}
+
 // Few rows (attention_few_amx.c): does the first of the tiles and those after it that are alike. Returns how many; 0: the first
 // has no keys, or more than WEFT__ATTENTION_FEW_ROWS rows.
 int32_t weft__attention_codes_few(const struct weft__attention_call *call,
