@@ -35,13 +35,7 @@ struct said {
     float infinite[VOCAB]; // logits of a step that sees infinities
 };
 
-#define FINE(what)                                                                                 \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, err.text);                          \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
+#define FINE(what) CHECK_OR_SAY(what, err.text)
 
 static void feed(engine_worker *worker, engine_session *session, int32_t first, int32_t count)
 {

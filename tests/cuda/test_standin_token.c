@@ -20,13 +20,7 @@ enum {
 
 static engine_error err;
 
-#define FINE(what)                                                                                 \
-    do {                                                                                           \
-        if (!(what)) {                                                                             \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, err.text);                          \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
+#define FINE(what) CHECK_OR_SAY(what, err.text)
 
 static int launches_of(const char *function)
 {

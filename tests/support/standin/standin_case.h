@@ -23,11 +23,13 @@ extern struct standin *standin;
 extern char standin_cache_folder[];
 
 // In a case: says what is not so and ends the process.
-#define CHECK(condition)                                                                           \
+#define CHECK(condition) CHECK_OR_SAY(condition, weft_error_text(NULL))
+
+// The same with the text of who failed.
+#define CHECK_OR_SAY(condition, text)                                                              \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s; last error: %s\n", __FILE__, __LINE__, #condition,         \
-                    weft_error_text(NULL));                                                        \
+            fprintf(stderr, "%s:%d: %s; last error: %s\n", __FILE__, __LINE__, #condition, text);  \
             _exit(1);                                                                              \
         }                                                                                          \
     } while (0)
