@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/bench/bench.h"
+#include "cli/bench/bench_model.h"
 
 static const char help[] =
     "usage: weft bench model --shape NAME | --model FILE [options]\n"
@@ -53,74 +53,30 @@ static const char help[] =
     "  weft bench model --shape llama-3.2-1b --format q4_0 --prompt 128 --generate 64\n"
     "  weft bench model --model models/demo.gguf --batch 4 --json\n";
 
-enum { MAX_BATCH = 256, MAX_PREFILLS = 16 };
-
-static const bench_column columns[] = {
-    {"name", "model", -14, 0, 0},
-    {"format", "format", -11, 0, 0},
-    {"phase", "phase", -7, 0, 0},
-    {"batch", "batch", 5, 0, 0},
-    {"prompt", "prompt", 6, 0, 0},
-    {"depth", "depth", 6, 0, 0},
-    {"tokens_per_second", "tokens/s", 9, 1, 0},
-    {"us_median", "us median", 11, 1, 0},
-    {"us_min", "us min", 11, 1, 0},
-    {"bytes_per_token", "MB/token", 8, 1, 1e-6},
-    {"gbps", "GB/s", 6, 1, 0},
-    {"gflops", "GFLOP/s", 8, 1, 0},
-    {"roof_gbps", "roof", 6, 1, 0},
-    {"roof_gflops", "roof", 8, 1, 0},
-    {"roof_fraction", "% roof", 6, 1, 100},
-    {"roof_fraction_best", "best", 6, 1, 100},
-    {0},
-};
-
-typedef struct request {
-    bench run;
-    const char *shape, *path;
-    weft_dtype format;
-    int32_t prompt, generate, batch;
-    int32_t depth; // -1: the prompt
-    bool verbose, shared;
-} request;
+enum { MAX_PREFILLS = 16 };
 
 static const bench_option options[] = {
-    {"shape", BENCH_TEXT, .offset = offsetof(request, shape)},
-    {"model", BENCH_TEXT, .offset = offsetof(request, path)},
-    {"format", BENCH_DTYPE, .offset = offsetof(request, format)},
-    {"prompt", BENCH_INT, .offset = offsetof(request, prompt), .low = 1, .high = 1 << 24},
-    {"generate", BENCH_INT, .offset = offsetof(request, generate), .low = 1, .high = 1 << 20},
-    {"depth", BENCH_INT, .offset = offsetof(request, depth), .low = 0, .high = 1 << 24},
-    {"batch", BENCH_INT, .offset = offsetof(request, batch), .low = 1, .high = MAX_BATCH},
+    {"shape", BENCH_TEXT, .offset = offsetof(model_request, shape)},
+    {"model", BENCH_TEXT, .offset = offsetof(model_request, path)},
+    {"format", BENCH_DTYPE, .offset = offsetof(model_request, format)},
+    {"prompt", BENCH_INT, .offset = offsetof(model_request, prompt), .low = 1, .high = 1 << 24},
+    {"generate", BENCH_INT, .offset = offsetof(model_request, generate), .low = 1, .high = 1 << 20},
+    {"depth", BENCH_INT, .offset = offsetof(model_request, depth), .low = 0, .high = 1 << 24},
+    {"batch", BENCH_INT, .offset = offsetof(model_request, batch), .low = 1, .high = MAX_BATCH},
     {"kv-dtype", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_KV_DTYPE},
     {"chunk", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_CHUNK},
     {"exact", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_EXACT},
     {"no-mmap", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_NO_MMAP},
     {"no-pack", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_NO_PACK},
     {"pack-cache", .kind = BENCH_ENGINE, .engine_option = CLI_OPT_PACK_CACHE},
-    {"verbose", BENCH_FLAG, .offset = offsetof(request, verbose)},
-    {"shared", BENCH_FLAG, .offset = offsetof(request, shared)},
-    {"cascade-rows", BENCH_INT, .offset = offsetof(request, run.options.cascade_rows), .low = -1,
-     .high = 1 << 20},
+    {"verbose", BENCH_FLAG, .offset = offsetof(model_request, verbose)},
+    {"shared", BENCH_FLAG, .offset = offsetof(model_request, shared)},
+    {"cascade-rows", BENCH_INT, .offset = offsetof(model_request, run.options.cascade_rows),
+     .low = -1, .high = 1 << 20},
     {0},
 };
 
-typedef struct race {
-    request *wish;
-    engine_model *model;
-    engine_worker *worker;
-    engine_model_info info;
-    engine_worker_info running;
-    engine_session *sessions[MAX_BATCH];
-    int32_t open; // sequences; of shared contexts one until generation begins
-    engine_feed feeds[MAX_BATCH];
-    int32_t *ids;   // [batch][prompt]
-    float *vectors; // [batch][embedding_dim] of an encoder
-    double *step_us;
-    engine_error err;
-} race;
-
-static int parse(request *wish, int argc, char **argv)
+static int parse(model_request *wish, int argc, char **argv)
 {
     const cli_command *self = wish->run.self;
     int status = bench_parse(&wish->run, options, argc, argv);
@@ -142,14 +98,14 @@ static int parse(request *wish, int argc, char **argv)
     return -1;
 }
 
-static bool failed(race *r)
+static bool failed(model_race *r)
 {
     cli_failed(r->wish->run.self, "%s", r->err.text[0] ? r->err.text : "out of memory");
     return false;
 }
 
 // Nothing is generated, and each text goes through in one piece.
-static void fit_encoder(request *wish)
+static void fit_encoder(model_request *wish)
 {
     engine_options *worker = &wish->run.options;
     worker->context_tokens = wish->prompt;
@@ -159,9 +115,9 @@ static void fit_encoder(request *wish)
         worker->chunk_tokens = wish->prompt;
 }
 
-static bool begin(race *r)
+static bool begin(model_race *r)
 {
-    request *wish = r->wish;
+    model_request *wish = r->wish;
     bench_progress(&wish->run, "preparing the model");
     // Options depend on what the model is, and making one up depends on them.
     if (wish->shape) {
@@ -205,7 +161,7 @@ static bool begin(race *r)
     return true;
 }
 
-static void end(race *r)
+static void end(model_race *r)
 {
     for (int32_t s = 0; s < r->wish->batch; s++)
         engine_session_close(r->sessions[s]);
@@ -217,7 +173,7 @@ static void end(race *r)
 }
 
 // As many texts of `count` tokens become vectors.
-static bool embed(race *r, int32_t count)
+static bool embed(model_race *r, int32_t count)
 {
     engine_text texts[MAX_BATCH] = {{0}};
     const engine_embedding mean = {.pooling = ENGINE_POOLING_MEAN};
@@ -227,7 +183,7 @@ static bool embed(race *r, int32_t count)
 }
 
 // Feeds `count` tokens to every session.
-static bool feed(race *r, int32_t count)
+static bool feed(model_race *r, int32_t count)
 {
     if (r->info.encoder)
         return embed(r, count);
@@ -244,9 +200,9 @@ static bool feed(race *r, int32_t count)
 }
 
 // The whole prompt until the time is up, at least twice: the first time warms up.
-static bool prefill(race *r, bench_time *time, bench_roof *roof)
+static bool prefill(model_race *r, bench_time *time, bench_roof *roof)
 {
-    request *wish = r->wish;
+    model_request *wish = r->wish;
     double us[MAX_PREFILLS], begun = 0;
     int32_t runs = 0;
     *roof = (bench_roof){0};
@@ -272,9 +228,9 @@ static bool prefill(race *r, bench_time *time, bench_roof *roof)
 }
 
 // Brings every session, which holds the prompt, to the depth of the first step.
-static bool reach_depth(race *r)
+static bool reach_depth(model_race *r)
 {
-    request *wish = r->wish;
+    model_request *wish = r->wish;
     for (int32_t s = 0; s < r->open; s++)
         engine_session_truncate(r->sessions[s], wish->depth);
     for (int32_t at = wish->prompt; at < wish->depth; at += wish->prompt) {
@@ -288,20 +244,13 @@ static bool reach_depth(race *r)
     return true;
 }
 
-// Tokens of all sequences whose keys and values a step reads, each once.
-static double cached_tokens(const request *wish, double of_one)
-{
-    double own = of_one - wish->depth;
-    return wish->shared && own > 0 ? wish->depth + wish->batch * own : wish->batch * of_one;
-}
-
 // A device that decodes by itself is given chains of tokens, as generation gives them; a step is the share of
 // its chain.
-static bool decode_chains(race *r, bench_time *time, bench_roof *roof)
+static bool decode_chains(model_race *r, bench_time *time, bench_roof *roof)
 {
     enum { CHAINS = 8 };
     static const engine_sampling likeliest;
-    request *wish = r->wish;
+    model_request *wish = r->wish;
     engine_draw draws[MAX_BATCH];
     double us[CHAINS], begun = 0;
     int32_t chains = 0;
@@ -330,9 +279,9 @@ static bool decode_chains(race *r, bench_time *time, bench_roof *roof)
     return fine && bench_raise_roof(&wish->run, roof);
 }
 
-static bool decode(race *r, bench_time *time, bench_roof *roof)
+static bool decode(model_race *r, bench_time *time, bench_roof *roof)
 {
-    request *wish = r->wish;
+    model_request *wish = r->wish;
     if (wish->run.options.device != WEFT_DEVICE_CPU)
         return decode_chains(r, time, roof);
     int32_t between = (wish->generate + 3) / 4;
@@ -352,125 +301,9 @@ static bool decode(race *r, bench_time *time, bench_roof *roof)
     return bench_raise_roof(&wish->run, roof);
 }
 
-// Multiply-adds of `tokens` tokens that see `keys` keys each, twice; logits of one token a sequence.
-static double operations(const race *r, double tokens, double keys)
+static bool measure(model_race *r)
 {
-    const engine_model_info *m = &r->info;
-    double width = m->embedding_dim, q = (double)m->q_heads * m->head_dim,
-           kv = (double)m->kv_heads * m->head_dim;
-    double matrices = strcmp(m->architecture, "bert") == 0 ? 2 : 3; // of the feed-forward part
-    keys = m->encoder ? r->wish->prompt : keys;
-    double layer = width * (q + 2 * kv) + q * width +
-                   matrices * width * (double)m->active_feed_forward +
-                   2 * q * (m->window && m->window < keys ? m->window : keys);
-    return 2 * (tokens * m->layers * layer + r->open * width * m->vocab);
-}
-
-// The format that holds most of the weights.
-static const char *format_name(const race *r)
-{
-    gguf_format_total totals[GGUF_MAX_FORMATS];
-    const gguf_file *file = engine_model_file(r->model);
-    if (file && gguf_format_totals(file, totals) > 0)
-        return totals[0].type->name;
-    return weft_dtype_name(r->wish->format);
-}
-
-static json_t *plans(const race *r)
-{
-    json_t *list = json_array();
-    const char *plan;
-    for (int32_t n = 0; (plan = engine_worker_plan_at(r->worker, n)); n++)
-        json_array_append_new(list, json_string(plan));
-    return list;
-}
-
-// Bytes of the experts that a pass of so many tokens reads beyond those of one token, if all go elsewhere.
-static double more_experts(const engine_model_info *m, double tokens)
-{
-    if (m->experts == 0)
-        return 0;
-    double one = (double)m->experts_used / m->experts, all = tokens * one;
-    return (double)m->expert_bytes * ((all < 1 ? all : 1) - one);
-}
-
-// What the matrices are multiplied with. A prompt of plain weights meets bf16 dots where they are the faster ones.
-static bench_products products_of(const request *wish, weft_dtype dtype, bool generating,
-                                  const bench_roof *roof)
-{
-    if (wish->run.options.exact || dtype == WEFT_F32)
-        return BENCH_F32;
-    if (weft_dtype_block_elems(dtype) > 1)
-        return BENCH_INT8;
-    return generating || roof->bf16_gflops < roof->fma_gflops ? BENCH_F32 : BENCH_BF16;
-}
-
-// How a GPU was given the layers of a token.
-static const char *layers_of(const race *r)
-{
-    engine_worker_info info;
-    engine_worker_describe(r->worker, &info);
-    return info.one_launches ? "one launch" : "launches";
-}
-
-static bool print_row(race *r, bool generating, const bench_time *time, const bench_roof *roof)
-{
-    request *wish = r->wish;
-    const engine_model_info *m = &r->info;
-    const engine_worker_info *w = &r->running;
-    const char *format = format_name(r);
-    int32_t together = m->encoder ? wish->batch : r->open; // texts of encoders have no session open
-    double tokens = (double)together * (generating ? 1 : wish->prompt);
-    // The median step of generation has half of what will be generated behind it.
-    double keys = generating ? wish->depth + wish->generate / 2.0 : (wish->prompt + 1) / 2.0;
-    double cached = generating ? (m->window && m->window < keys ? m->window : keys) : wish->prompt;
-    double passes = (double)(((int64_t)tokens + w->chunk_tokens - 1) / w->chunk_tokens);
-    double bytes = passes * ((double)m->streamed_bytes + more_experts(m, tokens / passes)) +
-                   (generating ? cached_tokens(wish, cached) : together * cached) *
-                       (double)w->kv_bytes_per_token;
-    json_t *row = json_pack(
-        "{s:s, s:s, s:s, s:s, s:o, s:s, s:s, s:i, s:i, s:i, s:b, s:b, s:i, s:f, s:f, s:I, s:I}",
-        "op", "model", "device", wish->run.options.device == WEFT_DEVICE_CUDA ? "cuda" : "cpu",
-        "isa", weft_context_isa(wish->run.context), "phase", generating ? "decode" : "prefill",
-        wish->shape ? "shape" : "model", cli_json_text(wish->shape ? wish->shape : wish->path),
-        "name",
-        wish->shape  ? wish->shape
-        : m->name[0] ? m->name
-                     : m->architecture,
-        "format", format, "prompt", wish->prompt, "generate", wish->generate, "batch", together,
-        "exact", wish->run.options.exact, "cold", !wish->run.hot, "threads",
-        weft_context_threads(wish->run.context), "tokens_per_second",
-        tokens / time->us_median * 1e6, "bytes_per_token", bytes / tokens, "weight_bytes",
-        (json_int_t)m->weight_bytes, "streamed_bytes", (json_int_t)m->streamed_bytes);
-    if (row) {
-        json_object_set_new(row, "depth", json_integer(generating ? wish->depth : 0));
-        if (generating && wish->shared)
-            json_object_set_new(row, "shared", json_true());
-        if (generating && wish->run.options.device == WEFT_DEVICE_CUDA)
-            json_object_set_new(row, "layers", json_string(layers_of(r)));
-    }
-    bench_products products = products_of(wish, weft_dtype_parse(format), generating, roof);
-    if (row)
-        bench_add_figures(row, time, bytes, operations(r, tokens, keys), roof->gbps,
-                          bench_roof_gflops(&wish->run, roof, products));
-    if (row && wish->verbose && generating && wish->run.json)
-        json_object_set_new(row, "plans", plans(r));
-    return bench_print(&wish->run, row, columns);
-}
-
-static void print_plans(const race *r)
-{
-    const char *plan;
-    puts("\nplans");
-    for (int32_t n = 0; (plan = engine_worker_plan_at(r->worker, n)); n++)
-        printf("  %s\n", plan);
-    if (r->wish->run.options.device == WEFT_DEVICE_CUDA && !r->info.encoder)
-        printf("  layers of a token: %s\n", layers_of(r));
-}
-
-static bool measure(race *r)
-{
-    request *wish = r->wish;
+    model_request *wish = r->wish;
     bench_time time = {0};
     bench_roof roof;
     if (!bench_begin(&wish->run) || !begin(r))
@@ -487,20 +320,20 @@ static bool measure(race *r)
         bytes = read_bytes < ENOUGH ? read_bytes : ENOUGH;
     if (!bench_reserve(&wish->run, bytes))
         return false;
-    if (!prefill(r, &time, &roof) || !print_row(r, false, &time, &roof))
+    if (!prefill(r, &time, &roof) || !model_print_row(r, false, &time, &roof))
         return false;
-    if (!r->info.encoder && (!decode(r, &time, &roof) || !print_row(r, true, &time, &roof)))
+    if (!r->info.encoder && (!decode(r, &time, &roof) || !model_print_row(r, true, &time, &roof)))
         return false;
     if (wish->verbose && !wish->run.json)
-        print_plans(r);
+        model_print_plans(r);
     return true;
 }
 
 static int model_main(const cli_command *self, int argc, char **argv)
 {
-    request wish = {
+    model_request wish = {
         .run = bench_default(self), .prompt = 128, .generate = 64, .depth = -1, .batch = 1};
-    race r = {.wish = &wish};
+    model_race r = {.wish = &wish};
     int status = parse(&wish, argc, argv);
     if (status >= 0)
         return status;
