@@ -3,7 +3,7 @@
 //
 //      q       [block of rows][vector][row][pair of elements]  pairs of bf16; of codes in the order of unpacking
 //                                                              (attention_codes_avx512bf16.h)
-//      scores  [vector][lane]                                  f32
+//      scores  [one or two blocks of rows][vector][lane]       f32
 //      weight  [block of rows][pair of keys][row]              pairs of bf16
 //      acc     [block of rows][group of columns][row][16 ..]   f32, columns in the order of unpacking (store_row())
 #ifndef WEFT_KERNELS_ATTENTION_PAIRS_H
@@ -106,7 +106,7 @@ static inline int64_t rows_bytes(int32_t rows, int32_t head_dim, int32_t v_dim)
     const int64_t blocks = row_blocks(rows), padded = blocks * LANES;
     const int64_t columns = groups_of(v_dim, CODE_GROUP) * CODE_GROUP;
     const int64_t pairs = groups_of(head_dim, CODE_GROUP) * (CODE_GROUP / 2);
-    const int64_t words = padded * (pairs + columns + PAIRS + 3 + 2 + 2) + 3 * BLOCK * LANES +
+    const int64_t words = padded * (pairs + columns + PAIRS + 3 + 2 + 2) + 4 * BLOCK * LANES +
                           columns + LANES + 4 * BLOCK * 2;
     return words * 4 + 64;
 }
@@ -124,7 +124,7 @@ static struct rows lay_out(const struct weft__attention_call *call,
         is_code(k->dtype) ? (int32_t)groups_of(k->dim, CODE_GROUP) * (CODE_GROUP / 2) : k->dim / 2;
     s.scaled = k->scales || v->scales;
     const int64_t padded = (int64_t)s.blocks * LANES;
-    s.scores = take(&at, BLOCK * LANES);
+    s.scores = take(&at, 2 * BLOCK * LANES);
     s.weight = (uint32_t *)(void *)take(&at, padded * PAIRS);
     s.q = (uint32_t *)(void *)take(&at, padded * s.pairs);
     s.acc = take(&at, padded * s.groups * s.columns);
@@ -158,28 +158,64 @@ static void place_query(const struct rows *s, const int lanes, int32_t r, const 
             q[i / (LANES / lanes) * LANES + i % (LANES / lanes)] = row[i];
 }
 
-// Queries of a tile. They are bf16, or are rounded to it.
-static inline void load_queries(const struct rows *s, const int lanes)
+// Row r's query in pairs of bf16, to which it is rounded where it is none. Pairs past the last up to a multiple of 16 are 0.
+static inline void pairs_of_query(const struct rows *s, int32_t r, uint32_t *row)
 {
     const struct weft__attention_call *call = s->call;
-    const int32_t pairs = call->k.dim / 2;
+    const int32_t dim = call->k.dim;
+    const int64_t token =
+        call->lengths.cu_q_lens[s->tile->seq] + (int64_t)weft__attention_token(call, s->tile, r);
+    const int64_t at =
+        token * call->q_token_stride + weft__attention_head(call, s->tile, r) * call->q_head_stride;
+    float wide[WEFT__ATTENTION_MAX_DIM];
+    const float *x = wide;
+    if (call->q_dtype == WEFT_F32)
+        x = (const float *)call->q + at;
+    else if (call->q_dtype != WEFT_BF16)
+        weft__attention_query(call, s->tile, r, wide);
+    for (int32_t i = 0; i < dim; i += 2 * LANES, row += LANES) {
+        const int32_t left = dim - i;
+        __m512i pairs;
+        if (call->q_dtype == WEFT_BF16)
+            pairs = _mm512_maskz_loadu_epi16(left < 32 ? (1u << left) - 1 : UINT32_MAX,
+                                             (const uint16_t *)call->q + at + i);
+        else
+            pairs = (__m512i)_mm512_cvtne2ps_pbh(
+                left > LANES ? vf32_load_n(x + i + LANES, left < 32 ? left - LANES : LANES)
+                             : vf32_zero(),
+                vf32_load_n(x + i, left < LANES ? left : LANES));
+        _mm512_storeu_si512(row, pairs);
+    }
+}
+
+// Queries of a tile.
+static inline void load_queries(const struct rows *s, const int lanes)
+{
+    enum { MOST = WEFT__ATTENTION_MAX_DIM / 2 };
     memset(s->q, 0, (size_t)s->blocks * (size_t)(s->pairs * lanes) * sizeof *s->q);
-    for (int32_t r = 0; r < s->rows; r++) {
-        uint32_t row[WEFT__ATTENTION_MAX_DIM / 2];
-        if (call->q_dtype == WEFT_BF16) {
-            int64_t token = call->lengths.cu_q_lens[s->tile->seq] +
-                            (int64_t)weft__attention_token(call, s->tile, r);
-            int64_t at = token * call->q_token_stride +
-                         weft__attention_head(call, s->tile, r) * call->q_head_stride;
-            memcpy(row, (const uint16_t *)call->q + at, (size_t)pairs * sizeof *row);
-        } else {
-            float wide[WEFT__ATTENTION_MAX_DIM];
-            weft__attention_query(call, s->tile, r, wide);
-            for (int32_t i = 0; i < pairs; i++)
-                row[i] = weft__bf16_from_f32(wide[2 * i]) |
-                         (uint32_t)weft__bf16_from_f32(wide[2 * i + 1]) << 16;
+    if (is_code(s->call->k.dtype) || lanes < LANES) {
+        for (int32_t r = 0; r < s->rows; r++) {
+            uint32_t row[MOST];
+            pairs_of_query(s, r, row);
+            place_query(s, lanes, r, row);
         }
-        place_query(s, lanes, r, row);
+        return;
+    }
+    const int32_t stride = (s->pairs + LANES - 1) / LANES * LANES + LANES;
+    for (int32_t b = 0; b < s->blocks; b++) { // 16 rows are turned round together
+        uint32_t rows[LANES * (MOST + LANES)];
+        for (int32_t r = 0; r < LANES; r++)
+            if (b * LANES + r < s->rows)
+                pairs_of_query(s, b * LANES + r, rows + r * stride);
+            else
+                memset(rows + r * stride, 0, (size_t)stride * sizeof rows[0]);
+        float *q = (float *)(void *)s->q + (int64_t)b * s->pairs * LANES;
+        for (int32_t i = 0; i < s->pairs; i += LANES) {
+            vf32 pairs[LANES];
+            vf32_load_transposed((const float *)(const void *)rows + i, stride, pairs);
+            for (int n = 0; n < LANES && i + n < s->pairs; n++)
+                vf32_store(q + (i + n) * LANES, pairs[n]);
+        }
     }
 }
 

@@ -24,20 +24,24 @@ INLINE void ask(const char *pool, const int64_t *at, int64_t column)
     __builtin_prefetch(pool + 2 * (at[BLOCK] + column), 0, 2);
 }
 
-INLINE __m512 dot(const int lanes, __m512 sum, __m512i q, const char *pairs)
+// Pairs of a key, as lanes meet them.
+INLINE __m512i spread(const int lanes, const char *pairs)
 {
     int32_t one;
     int64_t two;
-    __m512i k;
     if (lanes == 16) {
         memcpy(&one, pairs, sizeof one);
-        k = _mm512_set1_epi32(one);
-    } else if (lanes == 8) {
-        memcpy(&two, pairs, sizeof two);
-        k = _mm512_set1_epi64(two);
-    } else {
-        k = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)pairs));
+        return _mm512_set1_epi32(one);
     }
+    if (lanes == 8) {
+        memcpy(&two, pairs, sizeof two);
+        return _mm512_set1_epi64(two);
+    }
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)pairs));
+}
+
+INLINE __m512 dot(__m512 sum, __m512i q, __m512i k)
+{
     return _mm512_dpbf16_ps(sum, (__m512bh)q, (__m512bh)k);
 }
 
@@ -56,20 +60,21 @@ INLINE void add_lanes(const int lanes, __m512 *x)
     }
 }
 
-// Scores of KEY_STEP keys from `key` on of the block, times `scale`.
-INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q, int32_t key,
-                       float scale, const bool ahead)
+// Scores of KEY_STEP keys from `key` on of the block, times `scale`. Of two blocks of 16 rows, the second's behind those of
+// the first, what is loaded of a key serves both: loads are two a cycle, as products are.
+INLINE void score_keys(const struct rows *s, const int lanes, const int blocks, const uint32_t *q,
+                       int32_t key, float scale, const bool ahead)
 {
     const int together = LANES / lanes; // pairs of elements
     const char *pool = s->call->k.data;
     const int64_t *at = s->at + key;
     const int64_t pairs = s->pairs;
     const char *keys[KEY_STEP];
-    __m512 sums[KEY_STEP];
+    __m512 sums[2][KEY_STEP];
     VF32_UNROLL
     for (int j = 0; j < KEY_STEP; j++) {
         keys[j] = pool + 2 * at[j];
-        sums[j] = _mm512_setzero_ps();
+        sums[0][j] = sums[1][j] = _mm512_setzero_ps();
     }
     for (int64_t i = 0; i < pairs;) {
         const int64_t end = i + LINE_PAIRS < pairs ? i + LINE_PAIRS : pairs;
@@ -81,16 +86,26 @@ INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q,
             VF32_UNROLL
         for (int v = 0; v < 4; v += together) {
             const __m512i x = _mm512_loadu_si512(q + (i + v) * lanes);
+            const __m512i y = _mm512_loadu_si512(q + (blocks > 1 ? pairs + i + v : i + v) * lanes);
             VF32_UNROLL
-            for (int j = 0; j < KEY_STEP; j++)
-                sums[j] = dot(lanes, sums[j], x, keys[j] + 4 * (i + v));
+            for (int j = 0; j < KEY_STEP; j++) {
+                __m512i k = spread(lanes, keys[j] + 4 * (i + v));
+                if (blocks > 1) {
+                    WEFT__IN_REGISTER(k);
+                    sums[1][j] = dot(sums[1][j], y, k);
+                }
+                sums[0][j] = dot(sums[0][j], x, k);
+            }
         }
     }
-    add_lanes(lanes, sums);
     VF32_UNROLL
-    for (int j = 0; j < KEY_STEP / together; j++)
-        _mm512_storeu_ps(s->scores + (key / together + j) * LANES,
-                         _mm512_mul_ps(_mm512_set1_ps(scale), sums[j]));
+    for (int b = 0; b < blocks; b++) {
+        add_lanes(lanes, sums[b]);
+        VF32_UNROLL
+        for (int j = 0; j < KEY_STEP / together; j++)
+            _mm512_storeu_ps(s->scores + (b * BLOCK + key / together + j) * LANES,
+                             _mm512_mul_ps(_mm512_set1_ps(scale), sums[b][j]));
+    }
 }
 
 // Which of the columns from `column` on of a value there are.
@@ -143,9 +158,10 @@ INLINE void add_values(const struct rows *s, const int lanes, const int rows, co
             const __m512i high = _mm512_unpackhi_epi16(even, odd);
             VF32_UNROLL
             for (int r = 0; r < rows; r++) {
-                const uint32_t *w = weight + j / 2 * lanes + r;
-                sums[(i * rows + r) * 2] = add_pair(sums[(i * rows + r) * 2], low, w);
-                sums[(i * rows + r) * 2 + 1] = add_pair(sums[(i * rows + r) * 2 + 1], high, w);
+                __m512i w = _mm512_set1_epi32((int32_t)weight[j / 2 * lanes + r]);
+                WEFT__IN_REGISTER(w);
+                sums[(i * rows + r) * 2] = dot(sums[(i * rows + r) * 2], low, w);
+                sums[(i * rows + r) * 2 + 1] = dot(sums[(i * rows + r) * 2 + 1], high, w);
             }
         }
     }
@@ -262,17 +278,45 @@ static void store_row(const struct rows *s, const int lanes, int32_t row)
     weft__attention_finish(s->call, s->tile, row, s->largest[at], s->sum[at], s->row);
 }
 
-// Scores of the block for the rows of block b, which lie at q.
+// Scores of the block for one or two blocks of rows, whose queries lie at q.
 INLINE void score_block(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                        const int lanes, const int32_t dim, const uint32_t *q, float scale,
-                        const bool ahead)
+                        const int lanes, const int blocks, const int32_t dim, const uint32_t *q,
+                        float scale, const bool ahead)
 {
     const int32_t step = is_code(kv) ? code_step(lanes) : KEY_STEP;
     for (int32_t key = 0; key < s->block->n; key += step)
         if (is_code(kv))
             score_codes(s, kv, table, lanes, dim, q, key, scale, ahead);
         else
-            score_keys(s, lanes, q, key, scale, ahead);
+            score_keys(s, lanes, blocks, q, key, scale, ahead);
+}
+
+// Two blocks of 16 rows of bf16.
+static __attribute__((noinline)) void score_two(const struct rows *s, const uint32_t *q,
+                                                float scale, bool ahead)
+{
+    if (ahead)
+        score_block(s, WEFT_BF16, NULL, LANES, 2, 0, q, scale, true);
+    else
+        score_block(s, WEFT_BF16, NULL, LANES, 2, 0, q, scale, false);
+}
+
+// Scores of block b of rows, and of the one behind it where that is quicker: returns of how many.
+INLINE int score_rows(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                      const int lanes, const int32_t dim, int32_t b)
+{
+    const uint32_t *q = s->q + (int64_t)b * s->pairs * lanes;
+    const float scale = s->call->softcap > 0 ? s->call->scale : s->call->scale * LOG2E;
+    const bool ahead = s->call->ahead && b == 0;
+    if (!is_code(kv) && lanes == LANES && b + 1 < s->blocks) {
+        score_two(s, q, scale, ahead);
+        return 2;
+    }
+    if (ahead)
+        score_block(s, kv, table, lanes, 1, dim, q, scale, true);
+    else
+        score_block(s, kv, table, lanes, 1, dim, q, scale, false);
+    return 1;
 }
 
 INLINE void attend_block(struct rows *s, weft_dtype kv, const struct code_table *table,
@@ -281,21 +325,21 @@ INLINE void attend_block(struct rows *s, weft_dtype kv, const struct code_table 
     const struct weft__attention_call *call = s->call;
     const bool adjusted = call->softcap > 0 || call->alibi_slopes || s->scaled;
     const bool mask = s->by_all != ~UINT64_C(0) || call->generic;
-    const float scale = call->softcap > 0 ? call->scale : call->scale * LOG2E;
+    float *const scores = s->scores;
     if (s->scaled)
         spread_scales(s, lanes);
-    for (int32_t b = 0; b * lanes < s->rows; b++) {
-        const uint32_t *q = s->q + (int64_t)b * s->pairs * lanes;
-        if (call->ahead && b == 0)
-            score_block(s, kv, table, lanes, dim, q, scale, true);
-        else
-            score_block(s, kv, table, lanes, dim, q, scale, false);
+    for (int32_t b = 0, end = 0; b * lanes < s->rows; b++, s->scores += BLOCK * LANES) {
+        if (b == end) {
+            s->scores = scores;
+            end += score_rows(s, kv, table, lanes, dim, b);
+        }
         if (adjusted)
             adjust_scores(s, lanes, b);
         if (mask)
             mask_scores(s, lanes, b);
         weigh(s, lanes, b);
     }
+    s->scores = scores;
     add_block(s, kv, table, lanes, dim);
     uint64_t blocks = 0;
     for (int32_t r = 0; r < s->rows && call->counts; r++)

@@ -131,21 +131,54 @@ WEFT__INLINE void turn(struct panel *p, int64_t pair, int v, const unsigned char
 // Columns [k, k + columns), at most a chunk, of the rows from `row` on; those past the last repeat it and are
 // not stored. What is missing of 32 columns is zero.
 WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *call, int64_t row,
-                             int64_t last, int64_t k, int64_t columns, load_fn *load, int bytes)
+                             int64_t last, int64_t k, int64_t columns, load_fn *load)
 {
     for (int v = 0; v < VECTORS; v++) {
         const unsigned char *rows[16];
         for (int r = 0; r < 16; r++) {
             int64_t at = row + 16 * v + r < last ? row + 16 * v + r : last;
             rows[r] = call->weight + at * call->weight_stride_bytes;
-            for (int i = 0; i < CHUNK * bytes; i += 64)
-                __builtin_prefetch(rows[r] + (k + CHUNK) * bytes + i);
         }
         for (int64_t i = 0; i < columns; i += 32) {
             int64_t left = columns - i;
             turn(p, i / 2, v, rows, k + i, left < 32 ? (1u << left) - 1 : 0xffffffffu, load);
         }
     }
+}
+
+// What follows the chunk at hand in memory: lines of W that are asked for while this one is multiplied, some beside every
+// step of rows of X, so that a panel is in the second cache when it is turned round.
+struct ahead {
+    const unsigned char *rows; // of the first of a panel's rows, at its next columns
+    int64_t stride_bytes, bytes;
+    int32_t next, lines, each; // the line of the panel that is next, of so many; of a step
+};
+
+// The chunk behind column k of the panel at `row`; behind the last one, the first of the next panel.
+WEFT__INLINE struct ahead look_ahead(const struct weft__linear_call *call, int64_t row, int64_t k,
+                                     int32_t cols, int bytes)
+{
+    const int32_t steps = (cols + STEP_COLS - 1) / STEP_COLS;
+    struct ahead ahead = {.stride_bytes = call->weight_stride_bytes, .bytes = CHUNK * bytes};
+    int64_t rows = call->rows - row;
+    k += CHUNK;
+    if (k >= call->cols)
+        k = 0, row += PANEL_ROWS, rows -= PANEL_ROWS;
+    rows = rows < 0 ? 0 : rows < PANEL_ROWS ? rows : PANEL_ROWS;
+    ahead.rows = call->weight + row * call->weight_stride_bytes + k * bytes;
+    ahead.lines = (int32_t)(rows * (ahead.bytes / 64));
+    ahead.each = (ahead.lines + steps - 1) / steps;
+    return ahead;
+}
+
+WEFT__INLINE void ask_ahead(struct ahead *ahead)
+{
+    const int32_t of_row = (int32_t)(ahead->bytes / 64);
+    const int32_t end = ahead->next + ahead->each;
+    for (; ahead->next < end && ahead->next < ahead->lines; ahead->next++)
+        __builtin_prefetch(ahead->rows + ahead->next / of_row * ahead->stride_bytes +
+                               ahead->next % of_row * 64,
+                           0, 2);
 }
 
 WEFT__INLINE __m512 dot_pair(__m512 acc, __m512i w, const uint16_t *x)
@@ -155,91 +188,131 @@ WEFT__INLINE __m512 dot_pair(__m512 acc, __m512i w, const uint16_t *x)
     return _mm512_dpbf16_ps(acc, (__m512bh)w, (__m512bh)_mm512_set1_epi32(pair));
 }
 
-// A panel by `cols` rows of X from `col` on. `columns` is even: X is padded. Sixes are whole in memory; of single rows
-// those past the last repeat it. What the next rows are is asked for meanwhile: of sixes from pair to pair.
-WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call *call, int32_t col,
-                                 int32_t last, int64_t at, int64_t k, int64_t columns, int cols,
+// What becomes of the sums of a chunk, which are p->acc's or join it: all that is left where a chunk is the last one is
+// stored at once.
+struct chunk {
+    int64_t k, columns; // even: X is padded
+    bool begins, ends;  // a sum of several chunks; the columns
+    bool folded;        // is there a total?
+};
+
+// acc[row of X][vector] of `cols` rows of X from `col` on to Y, of those that there are.
+WEFT__INLINE void store_sums(const struct weft__linear_call *call, const struct panel *p,
+                             const struct chunk *chunk, int64_t row, int64_t rows, int32_t col,
+                             int32_t there, int64_t at, __m512 acc[STEP_COLS][VECTORS], int cols)
+{
+    WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        if (c >= there)
+            break;
+        WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
+        {
+            const int64_t left = rows - 16 * v;
+            __m512 sum = acc[c][v];
+            if (chunk->folded)
+                sum = _mm512_add_ps(p->total[at + c][v], sum);
+            if (left >= 16)
+                weft__linear_store_lanes(call, col + c, row + 16 * v, 16, sum);
+            else if (left > 0)
+                weft__linear_store_lanes(call, col + c, row + 16 * v, (int)left, sum);
+        }
+    }
+}
+
+// A panel of `rows` rows of W by `cols` rows of X from `col` on, of which `there` exist. Sixes are whole in memory; of single
+// rows those past the last repeat it. What the next rows are is asked for meanwhile: of sixes line by line.
+WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call *call,
+                                 const struct chunk *chunk, struct ahead *ahead, int64_t row,
+                                 int64_t rows, int32_t col, int32_t there, int64_t at, int cols,
                                  bool sixes)
 {
     const int64_t stride = call->x_bf16_stride, wide = sixes ? STEP_COLS : 1;
-    const uint16_t *x[STEP_COLS], *next = call->x_bf16 + (col + STEP_COLS) * stride + k * STEP_COLS;
+    const int64_t k = chunk->k, columns = chunk->columns;
+    const char *next = (const char *)(call->x_bf16 + (col + STEP_COLS) * stride + k * STEP_COLS);
+    const char *next_acc = (const char *)p->acc[at + cols];
+    const uint16_t *x[STEP_COLS];
     __m512 acc[STEP_COLS][VECTORS];
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         x[c] = sixes ? call->x_bf16 + col * stride + k * STEP_COLS + 2 * c
-                     : call->x_bf16 + (col + c < last ? col + c : last) * stride + k;
+                     : call->x_bf16 + (col + (c < there ? c : there - 1)) * stride + k;
         WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
         {
             acc[c][v] = _mm512_setzero_ps();
         }
     }
-    for (int c = 0; !sixes && c < cols; c++)
-        for (int64_t i = 0; i < columns; i += 32)
+    ask_ahead(ahead);
+    for (int c = 0; c < cols; c++) {
+        for (int64_t i = 0; !sixes && i < columns; i += 32)
             __builtin_prefetch(x[c] + cols * stride + i);
-    for (int64_t i = 0; i < columns; i += 2) {
-        if (sixes)
-            __builtin_prefetch(next + i * STEP_COLS);
-        WEFT__UNROLL for (int c = 0; c < cols; c++)
+        if (chunk->ends && c < there)
+            weft__linear_fetch_stores(call, col + c, row, rows);
+    }
+    for (int64_t begin = 0; begin < columns; begin += 32) {
+        const int64_t end = begin + 32 < columns ? begin + 32 : columns;
+        WEFT__UNROLL for (int line = 0; line < STEP_COLS; line++)
         {
-            WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
-            {
-                acc[c][v] = dot_pair(acc[c][v], p->w[i / 2][v], x[c] + i * wide);
-            }
+            if (sixes)
+                __builtin_prefetch(next + begin * 2 * STEP_COLS + 64 * line);
+            if (!chunk->begins)
+                __builtin_prefetch(next_acc + begin * 2 * STEP_COLS + 64 * line);
         }
+        for (int64_t i = begin; i < end; i += 2)
+            WEFT__UNROLL for (int c = 0; c < cols; c++)
+            {
+                WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
+                {
+                    acc[c][v] = dot_pair(acc[c][v], p->w[i / 2][v], x[c] + i * wide);
+                }
+            }
+    }
+    if (!chunk->begins)
+        WEFT__UNROLL for (int c = 0; c < cols; c++) WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
+        {
+            acc[c][v] = _mm512_add_ps(p->acc[at + c][v], acc[c][v]);
+        }
+    if (chunk->ends) {
+        store_sums(call, p, chunk, row, rows, col, there, at, acc, cols);
+        return;
     }
     WEFT__UNROLL for (int c = 0; c < cols; c++) WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
     {
-        p->acc[at + c][v] = _mm512_add_ps(p->acc[at + c][v], acc[c][v]);
+        p->acc[at + c][v] = acc[c][v];
     }
 }
 
-// Adds what acc has to the total and begins anew.
-WEFT__INLINE void fold(struct panel *p, int32_t cols)
+// What acc has joins the total, or is it.
+WEFT__INLINE void fold(struct panel *p, int32_t cols, bool first)
 {
     for (int32_t c = 0; c < cols; c++)
-        for (int v = 0; v < VECTORS; v++) {
-            p->total[c][v] = _mm512_add_ps(p->total[c][v], p->acc[c][v]);
-            p->acc[c][v] = _mm512_setzero_ps();
-        }
+        for (int v = 0; v < VECTORS; v++)
+            p->total[c][v] = first ? p->acc[c][v] : _mm512_add_ps(p->total[c][v], p->acc[c][v]);
 }
 
-WEFT__INLINE void store_panel(const struct weft__linear_call *call, const struct panel *p,
-                              int64_t row, int64_t last, int32_t col, int32_t cols)
-{
-    for (int32_t c = 0; c < cols; c++) {
-        int64_t left = last + 1 - row;
-        for (int v = 0; left > 0 && v < VECTORS; v++, left -= 16)
-            weft__linear_store_lanes(call, col + c, row + 16 * v, left < 16 ? (int)left : 16,
-                                     p->total[c][v]);
-    }
-}
-
-// The panel at `row` by rows [col, col + cols) of X, at most a tile.
-WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t row, int64_t last,
+// The panel of `rows` rows at `row` by rows [col, col + cols) of X, at most a tile.
+WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t row, int64_t rows,
                                  int32_t col, int32_t cols, load_fn *load, int bytes, bool sixes)
 {
     struct panel p;
-    // A step takes up to one row of X more than there are.
-    for (int32_t c = 0; c < TILE_COLS && c <= cols; c++)
-        for (int v = 0; v < VECTORS; v++)
-            p.acc[c][v] = p.total[c][v] = _mm512_setzero_ps();
     for (int64_t k = 0; k < call->cols; k += CHUNK) {
         if (k > 0 && k % FOLD == 0)
-            fold(&p, cols);
-        int64_t columns = call->cols - k < CHUNK ? call->cols - k : CHUNK;
-        load_panel(&p, call, row, last, k, columns, load, bytes);
-        columns += columns % 2;
+            fold(&p, cols, k == FOLD);
+        const int64_t left = call->cols - k, columns = left < CHUNK ? left : CHUNK;
+        const struct chunk chunk = {.k = k,
+                                    .columns = columns + columns % 2,
+                                    .begins = k % FOLD == 0,
+                                    .ends = left <= CHUNK,
+                                    .folded = k >= FOLD};
+        struct ahead ahead = look_ahead(call, row, k, cols, bytes);
+        load_panel(&p, call, row, row + rows - 1, k, columns, load);
         int32_t c = 0;
-        int32_t end = col + cols - 1;
         for (; c + 4 < cols; c += 6)
-            multiply_chunk(&p, call, col + c, end, c, k, columns, 6, sixes);
+            multiply_chunk(&p, call, &chunk, &ahead, row, rows, col + c, cols - c, c, 6, sixes);
         if (c + 2 < cols)
-            multiply_chunk(&p, call, col + c, end, c, k, columns, 4, sixes);
+            multiply_chunk(&p, call, &chunk, &ahead, row, rows, col + c, cols - c, c, 4, sixes);
         else if (c < cols)
-            multiply_chunk(&p, call, col + c, end, c, k, columns, 2, sixes);
+            multiply_chunk(&p, call, &chunk, &ahead, row, rows, col + c, cols - c, c, 2, sixes);
     }
-    fold(&p, cols);
-    store_panel(call, &p, row, last, col, cols);
 }
 
 // Tiles of X of equal size, outermost: a tile stays in the caches while the panels pass.
@@ -251,9 +324,8 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
     tile = (tile + STEP_COLS - 1) / STEP_COLS * STEP_COLS;
     for (int32_t col = 0; col < call->batch; col += tile)
         for (int64_t row = row0; row < row1; row += PANEL_ROWS)
-            multiply_panel(call, row, row + PANEL_ROWS < row1 ? row + PANEL_ROWS - 1 : row1 - 1,
-                           col, call->batch - col < tile ? call->batch - col : tile, load, bytes,
-                           sixes);
+            multiply_panel(call, row, row1 - row < PANEL_ROWS ? row1 - row : PANEL_ROWS, col,
+                           call->batch - col < tile ? call->batch - col : tile, load, bytes, sixes);
 }
 
 // `bytes` are those of a weight.
