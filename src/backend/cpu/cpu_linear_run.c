@@ -22,6 +22,7 @@ struct work {
     const struct weft__cpu *cpu;
     bool few;                  // rounded rows have the planes for a few rows of X
     bool keeps_x;              // a kernel reads X in f32
+    bool takes_bf16;           // X is bf16 as it comes, and nobody reads it otherwise
     struct weft__rounded acts; // of X
     const float *x;            // f32 rows of X
     int64_t x_stride;
@@ -87,15 +88,23 @@ static const float *ready_row(const struct work *work, int32_t m, float *own)
 // Rows [m, m + rows), those that lie in one another together.
 static void ready_rows(const struct work *work, int32_t m, int32_t rows, int32_t thread)
 {
-    const bool own = work->launch->ready_offset >= 0;
-    const float *x = (const float *)work->args->x + m * work->args->x_stride;
+    const struct weft__linear_launch *launch = work->launch;
+    const weft_dtype dtype = work->desc->x_dtype;
+    const int64_t stride = work->args->x_stride;
+    const bool own = launch->ready_offset >= 0;
+    const void *x = weft__element_at(work->args->x, dtype, m * stride);
+    if (work->takes_bf16) {
+        launch->narrow(x, dtype, stride, rows, work->desc->cols, m, work->x_bf16,
+                       work->x_bf16_stride);
+        return;
+    }
     for (int32_t i = 0; i < rows; i++) {
         const float *row = ready_row(work, m + i, own ? own_row(work, m + i, m, thread) : NULL);
         x = i ? x : row;
     }
     if (work->x_bf16)
-        work->launch->narrow(x, own ? work->desc->cols : work->args->x_stride, rows,
-                             work->desc->cols, m, work->x_bf16, work->x_bf16_stride);
+        launch->narrow(x, WEFT_F32, own ? work->desc->cols : stride, rows, work->desc->cols, m,
+                       work->x_bf16, work->x_bf16_stride);
 }
 
 static void ready_task(void *opaque, int32_t index, int32_t thread)
@@ -479,6 +488,8 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
         work.x = (const float *)(void *)(workspace + launch->x_offset);
         work.x_stride = desc->cols;
     }
+    work.takes_bf16 = work.x_bf16 && desc->x_dtype == WEFT_BF16 && !desc->norm && !work.keeps_x &&
+                      !launch->rounds;
     bool alone =
         weft__plan_linear_alone(launch->bytes, args->batch, weft__cpu_of(plan->context)->threads);
     begin_results(&work);

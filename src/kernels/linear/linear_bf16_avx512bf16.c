@@ -29,12 +29,13 @@ struct panel {
 };
 
 // A row that lies in five others.
-static void narrow_one(const float *x, int64_t cols, int32_t m, uint16_t *to, int64_t stride)
+static void narrow_one(const void *x, weft_dtype dtype, int64_t at, int64_t cols, int32_t m,
+                       uint16_t *to, int64_t stride)
 {
     to += m / STEP_COLS * STEP_COLS * stride + m % STEP_COLS * 2;
     for (int64_t i = 0; i < cols; i += 32, to += 32 * STEP_COLS) {
         uint16_t pairs[16][2];
-        _mm512_storeu_si512(pairs, narrow_row(x + i, cols - i));
+        _mm512_storeu_si512(pairs, bf16_row(x, dtype, at + i, cols - i));
         for (int n = 0; n < 16; n++)
             memcpy(to + n * 2 * STEP_COLS, pairs[n], sizeof pairs[n]);
     }
@@ -65,14 +66,15 @@ static struct sixes order_of_sixes(void)
 }
 
 // Six rows at once: whole lines are written, where each row for itself touches all of them.
-static void narrow_six(const float *x, int64_t x_stride, int64_t cols, uint16_t *to)
+WEFT__INLINE void narrow_six(const void *x, weft_dtype dtype, int64_t at, int64_t x_stride,
+                             int64_t cols, uint16_t *to)
 {
     const struct sixes s = order_of_sixes();
     for (int64_t i = 0; i < cols; i += 32, to += 32 * STEP_COLS) {
         __m512i w[STEP_COLS];
         WEFT__UNROLL for (int c = 0; c < STEP_COLS; c++)
         {
-            w[c] = narrow_row(x + c * x_stride + i, cols - i);
+            w[c] = bf16_row(x, dtype, at + c * x_stride + i, cols - i);
         }
         WEFT__UNROLL for (int v = 0; v < STEP_COLS; v++)
         {
@@ -88,28 +90,33 @@ static void narrow_six(const float *x, int64_t x_stride, int64_t cols, uint16_t 
 
 // Sixes of rows: pair i of the first, of the second, ... of the sixth, pair i + 1 of the first.
 weft__narrow_fn weft__linear_narrow_avx512bf16;
-void weft__linear_narrow_avx512bf16(const float *x, int64_t x_stride, int32_t rows, int64_t cols,
-                                    int32_t m, uint16_t *to, int64_t stride)
+void weft__linear_narrow_avx512bf16(const void *x, weft_dtype dtype, int64_t x_stride,
+                                    int32_t rows, int64_t cols, int32_t m, uint16_t *to,
+                                    int64_t stride)
 {
+    int64_t at = 0;
     for (const int32_t end = m + rows; m < end;) {
         const int32_t step = m % STEP_COLS == 0 && m + STEP_COLS <= end ? STEP_COLS : 1;
-        if (step == STEP_COLS)
-            narrow_six(x, x_stride, cols, to + m * stride);
+        if (step < STEP_COLS)
+            narrow_one(x, dtype, at, cols, m, to, stride);
+        else if (dtype == WEFT_BF16)
+            narrow_six(x, WEFT_BF16, at, x_stride, cols, to + m * stride);
         else
-            narrow_one(x, cols, m, to, stride);
+            narrow_six(x, WEFT_F32, at, x_stride, cols, to + m * stride);
         m += step;
-        x += step * x_stride;
+        at += step * x_stride;
     }
 }
 
 weft__narrow_fn weft__linear_narrow_rows_avx512bf16;
-void weft__linear_narrow_rows_avx512bf16(const float *x, int64_t x_stride, int32_t rows,
-                                         int64_t cols, int32_t m, uint16_t *to, int64_t stride)
+void weft__linear_narrow_rows_avx512bf16(const void *x, weft_dtype dtype, int64_t x_stride,
+                                         int32_t rows, int64_t cols, int32_t m, uint16_t *to,
+                                         int64_t stride)
 {
     to += m * stride;
-    for (int32_t r = 0; r < rows; r++, x += x_stride, to += stride)
+    for (int32_t r = 0; r < rows; r++, to += stride)
         for (int64_t i = 0; i < cols; i += 32)
-            _mm512_storeu_si512(to + i, narrow_row(x + i, cols - i));
+            _mm512_storeu_si512(to + i, bf16_row(x, dtype, r * x_stride + i, cols - i));
 }
 
 // Columns [k, k + 32) of 16 rows, as vector v of the 16 pairs from `pair` on.
