@@ -115,6 +115,12 @@ INLINE __mmask32 columns_from(const struct rows *s, int32_t column)
     return rest >= GROUP ? 0xffffffffu : (1u << rest) - 1;
 }
 
+INLINE __m512i load_whole_value(const struct rows *s, int32_t key, int32_t column)
+{
+    return _mm512_loadu_si512((const uint16_t *)(const void *)s->call->v.data + s->values_at[key] +
+                              column);
+}
+
 INLINE __m512i load_value(const struct rows *s, int32_t key, int32_t column, __mmask32 mask)
 {
     return _mm512_maskz_loadu_epi16(mask, (const uint16_t *)(const void *)s->call->v.data +
@@ -122,9 +128,9 @@ INLINE __m512i load_value(const struct rows *s, int32_t key, int32_t column, __m
 }
 
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and `groups`
-// times 32 columns from group `g` on.
+// times 32 columns from group `g` on, which are `whole`: a mask of a load takes a product's place.
 INLINE void add_values(const struct rows *s, const int lanes, const int rows, const int groups,
-                       int32_t b, int first, int32_t g, const bool ahead)
+                       int32_t b, int first, int32_t g, const bool ahead, const bool whole)
 {
     const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + first;
     const float *shrink = s->shrink + b * LANES;
@@ -152,8 +158,10 @@ INLINE void add_values(const struct rows *s, const int lanes, const int rows, co
                 ask(pool, s->values_at + j, column);
                 ask(pool, s->values_at + j + 1, column);
             }
-            const __m512i even = load_value(s, j, column, mask[i]);
-            const __m512i odd = load_value(s, j + 1, column, mask[i]);
+            const __m512i even = whole ? load_whole_value(s, j, column)
+                                       : load_value(s, j, column, mask[i]);
+            const __m512i odd = whole ? load_whole_value(s, j + 1, column)
+                                      : load_value(s, j + 1, column, mask[i]);
             const __m512i low = _mm512_unpacklo_epi16(even, odd);
             const __m512i high = _mm512_unpackhi_epi16(even, odd);
             VF32_UNROLL
@@ -224,11 +232,17 @@ INLINE void add_columns(const struct rows *s, const int lanes, int32_t b, const 
 {
     int32_t g = 0;
     for (; lanes == 4 && g + 2 <= s->groups; g += 2)
-        add_values(s, lanes, 4, 2, b, 0, g, ahead);
+        add_values(s, lanes, 4, 2, b, 0, g, ahead, false);
     for (; g < s->groups; g++) {
-        add_values(s, lanes, lanes < VALUE_ROWS ? lanes : VALUE_ROWS, 1, b, 0, g, ahead);
-        if (lanes > VALUE_ROWS && b * lanes + VALUE_ROWS < s->rows)
-            add_values(s, lanes, VALUE_ROWS, 1, b, VALUE_ROWS, g, false);
+        const int rows = lanes < VALUE_ROWS ? lanes : VALUE_ROWS;
+        const bool whole = lanes > VALUE_ROWS && (g + 1) * GROUP <= s->call->v.dim;
+        for (int first = 0; first < lanes && b * lanes + first < s->rows; first += rows)
+            if (whole && ahead && first == 0)
+                add_values(s, lanes, rows, 1, b, first, g, true, true);
+            else if (whole)
+                add_values(s, lanes, rows, 1, b, first, g, false, true);
+            else
+                add_values(s, lanes, rows, 1, b, first, g, ahead, false);
     }
 }
 
@@ -276,6 +290,20 @@ static void store_row(const struct rows *s, const int lanes, int32_t row)
     }
     const int32_t at = b * LANES + lane_of(lanes, lane);
     weft__attention_finish(s->call, s->tile, row, s->largest[at], s->sum[at], s->row);
+}
+
+// Asks for where the results of a tile go: rows of heads that lie far apart.
+static void ask_results(const struct rows *s)
+{
+    const struct weft__attention_call *call = s->call;
+    for (int32_t r = 0; r < s->rows && !s->tile->partial && call->out_dtype == WEFT_F32; r++) {
+        const int64_t token = (int64_t)call->lengths.cu_q_lens[s->tile->seq] +
+                              weft__attention_token(call, s->tile, r);
+        const float *out = (const float *)call->out + token * call->out_token_stride +
+                           weft__attention_head(call, s->tile, r) * call->out_head_stride;
+        for (int32_t i = 0; i < call->v.dim; i += LANES)
+            __builtin_prefetch(out + i, 1, 3);
+    }
 }
 
 // Scores of the block for one or two blocks of rows, whose queries lie at q.
@@ -366,6 +394,8 @@ INLINE void attend_tiles(const struct weft__attention_call *call,
             s.all = seen_by_all(&s);
         }
         look(&s);
+        if (ends_tile(s.block))
+            ask_results(&s);
         if (s.by_some)
             attend_block(&s, kv, &table, lanes, dim);
         for (int32_t row = 0; ends_tile(s.block) && row < s.rows; row++)

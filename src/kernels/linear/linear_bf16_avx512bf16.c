@@ -147,8 +147,11 @@ WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *ca
             rows[r] = call->weight + at * call->weight_stride_bytes;
         }
         for (int64_t i = 0; i < columns; i += 32) {
-            int64_t left = columns - i;
-            turn(p, i / 2, v, rows, k + i, left < 32 ? (1u << left) - 1 : 0xffffffffu, load);
+            const int64_t left = columns - i;
+            if (left >= 32) // without a mask
+                turn(p, i / 2, v, rows, k + i, 0xffffffffu, load);
+            else
+                turn(p, i / 2, v, rows, k + i, (1u << left) - 1, load);
         }
     }
 }
@@ -156,9 +159,9 @@ WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *ca
 // What follows the chunk at hand in memory: lines of W that are asked for while this one is multiplied, some beside every
 // step of rows of X, so that a panel is in the second cache when it is turned round.
 struct ahead {
-    const unsigned char *rows; // of the first of a panel's rows, at its next columns
-    int64_t stride_bytes, bytes;
-    int32_t next, lines, each; // the line of the panel that is next, of so many; of a step
+    const unsigned char *at; // the line that is next
+    int64_t stride_bytes;
+    int32_t line, left, each; // its number in its row; of all; of a step
 };
 
 // The chunk behind column k of the panel at `row`; behind the last one, the first of the next panel.
@@ -166,26 +169,29 @@ WEFT__INLINE struct ahead look_ahead(const struct weft__linear_call *call, int64
                                      int32_t cols, int bytes)
 {
     const int32_t steps = (cols + STEP_COLS - 1) / STEP_COLS;
-    struct ahead ahead = {.stride_bytes = call->weight_stride_bytes, .bytes = CHUNK * bytes};
+    struct ahead ahead = {.stride_bytes = call->weight_stride_bytes};
     int64_t rows = call->rows - row;
     k += CHUNK;
     if (k >= call->cols)
         k = 0, row += PANEL_ROWS, rows -= PANEL_ROWS;
     rows = rows < 0 ? 0 : rows < PANEL_ROWS ? rows : PANEL_ROWS;
-    ahead.rows = call->weight + row * call->weight_stride_bytes + k * bytes;
-    ahead.lines = (int32_t)(rows * (ahead.bytes / 64));
-    ahead.each = (ahead.lines + steps - 1) / steps;
+    ahead.at = call->weight + row * call->weight_stride_bytes + k * bytes;
+    ahead.left = (int32_t)rows * (CHUNK * bytes / 64);
+    ahead.each = (ahead.left + steps - 1) / steps;
     return ahead;
 }
 
-WEFT__INLINE void ask_ahead(struct ahead *ahead)
+WEFT__INLINE void ask_ahead(struct ahead *ahead, const int bytes)
 {
-    const int32_t of_row = (int32_t)(ahead->bytes / 64);
-    const int32_t end = ahead->next + ahead->each;
-    for (; ahead->next < end && ahead->next < ahead->lines; ahead->next++)
-        __builtin_prefetch(ahead->rows + ahead->next / of_row * ahead->stride_bytes +
-                               ahead->next % of_row * 64,
-                           0, 2);
+    const int32_t of_row = CHUNK * bytes / 64;
+    for (int32_t n = ahead->each < ahead->left ? ahead->each : ahead->left; n > 0; n--) {
+        __builtin_prefetch(ahead->at + 64 * ahead->line, 0, 2);
+        ahead->left--;
+        if (++ahead->line == of_row) {
+            ahead->line = 0;
+            ahead->at += ahead->stride_bytes;
+        }
+    }
 }
 
 WEFT__INLINE __m512 dot_pair(__m512 acc, __m512i w, const uint16_t *x)
@@ -231,7 +237,7 @@ WEFT__INLINE void store_sums(const struct weft__linear_call *call, const struct 
 WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call *call,
                                  const struct chunk *chunk, struct ahead *ahead, int64_t row,
                                  int64_t rows, int32_t col, int32_t there, int64_t at, int cols,
-                                 bool sixes)
+                                 int bytes, bool sixes)
 {
     const int64_t stride = call->x_bf16_stride, wide = sixes ? STEP_COLS : 1;
     const int64_t k = chunk->k, columns = chunk->columns;
@@ -248,7 +254,7 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call
             acc[c][v] = _mm512_setzero_ps();
         }
     }
-    ask_ahead(ahead);
+    ask_ahead(ahead, bytes);
     for (int c = 0; c < cols; c++) {
         for (int64_t i = 0; !sixes && i < columns; i += 32)
             __builtin_prefetch(x[c] + cols * stride + i);
@@ -314,11 +320,11 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
         load_panel(&p, call, row, row + rows - 1, k, columns, load);
         int32_t c = 0;
         for (; c + 4 < cols; c += 6)
-            multiply_chunk(&p, call, &chunk, &ahead, row, rows, col + c, cols - c, c, 6, sixes);
+            multiply_chunk(&p, call, &chunk, &ahead, row, rows, col + c, cols - c, c, 6, bytes, sixes);
         if (c + 2 < cols)
-            multiply_chunk(&p, call, &chunk, &ahead, row, rows, col + c, cols - c, c, 4, sixes);
+            multiply_chunk(&p, call, &chunk, &ahead, row, rows, col + c, cols - c, c, 4, bytes, sixes);
         else if (c < cols)
-            multiply_chunk(&p, call, &chunk, &ahead, row, rows, col + c, cols - c, c, 2, sixes);
+            multiply_chunk(&p, call, &chunk, &ahead, row, rows, col + c, cols - c, c, 2, bytes, sixes);
     }
 }
 
