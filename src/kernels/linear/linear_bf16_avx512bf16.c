@@ -19,11 +19,13 @@ enum {
     CHUNK = 128,                  // columns whose products are a sum of their own
     STEP_COLS = WEFT__BF16_SIXES, // rows of X in registers
     TILE_COLS = 86 * STEP_COLS,   // rows of X that share a panel
-    FOLD = 64 * CHUNK             // columns whose chunks share a sum
+    FOLD = 64 * CHUNK,            // columns whose chunks share a sum
+    BLOCK_COLS = 32,              // that are turned together, of 16 rows
+    BLOCKS = CHUNK / BLOCK_COLS * VECTORS
 };
 
 struct panel {
-    __m512i w[CHUNK / 2][VECTORS];
+    __m512i w[2][CHUNK / 2][VECTORS]; // this chunk, and the next
     __m512 acc[TILE_COLS][VECTORS];
     __m512 total[TILE_COLS][VECTORS]; // of FOLD columns at a time
 };
@@ -119,79 +121,73 @@ void weft__linear_narrow_rows_avx512bf16(const void *x, weft_dtype dtype, int64_
             _mm512_storeu_si512(to + i, bf16_row(x, dtype, r * x_stride + i, cols - i));
 }
 
-// Columns [k, k + 32) of 16 rows, as vector v of the 16 pairs from `pair` on.
-WEFT__INLINE void turn(struct panel *p, int64_t pair, int v, const unsigned char *const rows[16],
-                       int64_t k, __mmask32 mask, load_fn *load)
+// A chunk of a panel of W on its way, a block of 16 rows by 32 columns after another: asked for, then turned round, beside
+// the products of the chunk before.
+struct coming {
+    __m512i (*w)[VECTORS];     // NULL: it is only asked for, for whoever reads it next
+    const unsigned char *from; // its first row and column
+    int64_t stride_bytes, rows, columns;
+    int32_t asked, turned; // blocks
+};
+
+// At most a panel of rows from `row` on, at most a chunk of columns from k on.
+WEFT__INLINE struct coming coming_of(const struct weft__linear_call *call, int64_t row,
+                                     int64_t last, int64_t k, int bytes, __m512i (*w)[VECTORS])
 {
+    const int64_t rows = last - row + 1, columns = call->cols - k;
+    return (struct coming){.w = w,
+                           .from = call->weight + row * call->weight_stride_bytes + k * bytes,
+                           .stride_bytes = call->weight_stride_bytes,
+                           .rows = rows < PANEL_ROWS ? rows : PANEL_ROWS,
+                           .columns = columns < CHUNK ? columns : CHUNK};
+}
+
+WEFT__INLINE void ask_block(const struct coming *c, int32_t b, int bytes)
+{
+    const int64_t first = 16 * (b % VECTORS), k = b / VECTORS * BLOCK_COLS;
+    const int64_t end = first + 16 < c->rows ? first + 16 : c->rows;
+    for (int64_t r = first; r < end && k < c->columns; r++)
+        for (int64_t i = k * bytes; i < (k + BLOCK_COLS) * bytes; i += 64)
+            __builtin_prefetch(c->from + r * c->stride_bytes + i, 0, 2);
+}
+
+// Rows past the last repeat it and are not stored. What is missing of 32 columns is zero.
+WEFT__INLINE void turn_block(const struct coming *c, int32_t b, load_fn *load, int bytes)
+{
+    const int64_t first = 16 * (b % VECTORS), k = b / VECTORS * BLOCK_COLS;
+    const int64_t left = c->columns - k, last = c->rows - 1;
     __m512 w[16];
-    WEFT__UNROLL for (int r = 0; r < 16; r++)
-    {
-        w[r] = _mm512_castsi512_ps(load(rows[r], k, mask));
+    if (left <= 0)
+        return;
+    const unsigned char *from = c->from + first * c->stride_bytes + k * bytes;
+    if (first + 15 <= last && left >= BLOCK_COLS) {
+        WEFT__UNROLL for (int r = 0; r < 16; r++)
+        {
+            w[r] = _mm512_castsi512_ps(load(from + r * c->stride_bytes, 0, 0xffffffffu));
+        }
+    } else {
+        const __mmask32 mask = left < BLOCK_COLS ? (1u << left) - 1 : 0xffffffffu;
+        WEFT__UNROLL for (int r = 0; r < 16; r++)
+        {
+            const int64_t row = first + r < last ? r : last - first;
+            w[r] = _mm512_castsi512_ps(load(from + row * c->stride_bytes, 0, mask));
+        }
     }
     vf32_transpose(w);
     WEFT__UNROLL for (int i = 0; i < 16; i++)
     {
-        p->w[pair + i][v] = _mm512_castps_si512(w[i]);
+        c->w[k / 2 + i][b % VECTORS] = _mm512_castps_si512(w[i]);
     }
 }
 
-// Columns [k, k + columns), at most a chunk, of the rows from `row` on; those past the last repeat it and are
-// not stored. What is missing of 32 columns is zero.
-WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *call, int64_t row,
-                             int64_t last, int64_t k, int64_t columns, load_fn *load)
+// What is to be done of it beside step `step` of `steps`: its lines are asked for in the first half, and come in the second.
+WEFT__INLINE void advance(struct coming *c, int32_t step, int32_t steps, load_fn *load, int bytes)
 {
-    for (int v = 0; v < VECTORS; v++) {
-        const unsigned char *rows[16];
-        for (int r = 0; r < 16; r++) {
-            int64_t at = row + 16 * v + r < last ? row + 16 * v + r : last;
-            rows[r] = call->weight + at * call->weight_stride_bytes;
-        }
-        for (int64_t i = 0; i < columns; i += 32) {
-            const int64_t left = columns - i;
-            if (left >= 32) // without a mask
-                turn(p, i / 2, v, rows, k + i, 0xffffffffu, load);
-            else
-                turn(p, i / 2, v, rows, k + i, (1u << left) - 1, load);
-        }
-    }
-}
-
-// What follows the chunk at hand in memory: lines of W that are asked for while this one is multiplied, some beside every
-// step of rows of X, so that a panel is in the second cache when it is turned round.
-struct ahead {
-    const unsigned char *at; // the line that is next
-    int64_t stride_bytes;
-    int32_t line, left, each; // its number in its row; of all; of a step
-};
-
-// The chunk behind column k of the panel at `row`; behind the last one, the first of the next panel.
-WEFT__INLINE struct ahead look_ahead(const struct weft__linear_call *call, int64_t row, int64_t k,
-                                     int32_t cols, int bytes)
-{
-    const int32_t steps = (cols + STEP_COLS - 1) / STEP_COLS;
-    struct ahead ahead = {.stride_bytes = call->weight_stride_bytes};
-    int64_t rows = call->rows - row;
-    k += CHUNK;
-    if (k >= call->cols)
-        k = 0, row += PANEL_ROWS, rows -= PANEL_ROWS;
-    rows = rows < 0 ? 0 : rows < PANEL_ROWS ? rows : PANEL_ROWS;
-    ahead.at = call->weight + row * call->weight_stride_bytes + k * bytes;
-    ahead.left = (int32_t)rows * (CHUNK * bytes / 64);
-    ahead.each = (ahead.left + steps - 1) / steps;
-    return ahead;
-}
-
-WEFT__INLINE void ask_ahead(struct ahead *ahead, const int bytes)
-{
-    const int32_t of_row = CHUNK * bytes / 64;
-    for (int32_t n = ahead->each < ahead->left ? ahead->each : ahead->left; n > 0; n--) {
-        __builtin_prefetch(ahead->at + 64 * ahead->line, 0, 2);
-        ahead->left--;
-        if (++ahead->line == of_row) {
-            ahead->line = 0;
-            ahead->at += ahead->stride_bytes;
-        }
-    }
+    const int32_t asked = 2 * (step + 1) * BLOCKS / steps, turned = asked - BLOCKS;
+    for (; c->asked < asked && c->asked < BLOCKS; c->asked++)
+        ask_block(c, c->asked, bytes);
+    for (; c->w && c->turned < turned && c->turned < BLOCKS; c->turned++)
+        turn_block(c, c->turned, load, bytes);
 }
 
 WEFT__INLINE __m512 dot_pair(__m512 acc, __m512i w, const uint16_t *x)
@@ -204,6 +200,7 @@ WEFT__INLINE __m512 dot_pair(__m512 acc, __m512i w, const uint16_t *x)
 // What becomes of the sums of a chunk, which are p->acc's or join it: all that is left where a chunk is the last one is
 // stored at once.
 struct chunk {
+    __m512i (*w)[VECTORS];
     int64_t k, columns; // even: X is padded
     bool begins, ends;  // a sum of several chunks; the columns
     bool folded;        // is there a total?
@@ -235,9 +232,8 @@ WEFT__INLINE void store_sums(const struct weft__linear_call *call, const struct 
 // A panel of `rows` rows of W by `cols` rows of X from `col` on, of which `there` exist. Sixes are whole in memory; of single
 // rows those past the last repeat it. What the next rows are is asked for meanwhile: of sixes line by line.
 WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call *call,
-                                 const struct chunk *chunk, struct ahead *ahead, int64_t row,
-                                 int64_t rows, int32_t col, int32_t there, int64_t at, int cols,
-                                 int bytes, bool sixes)
+                                 const struct chunk *chunk, int64_t row, int64_t rows, int32_t col,
+                                 int32_t there, int64_t at, int cols, bool sixes)
 {
     const int64_t stride = call->x_bf16_stride, wide = sixes ? STEP_COLS : 1;
     const int64_t k = chunk->k, columns = chunk->columns;
@@ -254,7 +250,6 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call
             acc[c][v] = _mm512_setzero_ps();
         }
     }
-    ask_ahead(ahead, bytes);
     for (int c = 0; c < cols; c++) {
         for (int64_t i = 0; !sixes && i < columns; i += 32)
             __builtin_prefetch(x[c] + cols * stride + i);
@@ -275,7 +270,7 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call
             {
                 WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
                 {
-                    acc[c][v] = dot_pair(acc[c][v], p->w[i / 2][v], x[c] + i * wide);
+                    acc[c][v] = dot_pair(acc[c][v], chunk->w[i / 2][v], x[c] + i * wide);
                 }
             }
     }
@@ -302,29 +297,60 @@ WEFT__INLINE void fold(struct panel *p, int32_t cols, bool first)
             p->total[c][v] = first ? p->acc[c][v] : _mm512_add_ps(p->total[c][v], p->acc[c][v]);
 }
 
-// The panel of `rows` rows at `row` by rows [col, col + cols) of X, at most a tile.
-WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t row, int64_t rows,
-                                 int32_t col, int32_t cols, load_fn *load, int bytes, bool sixes)
+// What a task multiplies: rows [row0, row1) of W by rows [col, col + cols) of X, at most a tile.
+struct task {
+    const struct weft__linear_call *call;
+    int64_t row0, row1;
+    int32_t col, cols;
+};
+
+// A panel's products with the chunk at hand, while the next one comes.
+WEFT__INLINE void multiply_rows(struct panel *p, const struct task *task, const struct chunk *chunk,
+                                struct coming *coming, int64_t row, load_fn *load, int bytes,
+                                bool sixes)
 {
-    struct panel p;
-    for (int64_t k = 0; k < call->cols; k += CHUNK) {
-        if (k > 0 && k % FOLD == 0)
-            fold(&p, cols, k == FOLD);
+    const struct weft__linear_call *call = task->call;
+    const int64_t left = task->row1 - row, rows = left < PANEL_ROWS ? left : PANEL_ROWS;
+    const int32_t cols = task->cols, steps = (cols + STEP_COLS - 1) / STEP_COLS;
+    int32_t c = 0;
+    for (; c + 4 < cols; c += STEP_COLS) {
+        advance(coming, c / STEP_COLS, steps, load, bytes);
+        multiply_chunk(p, call, chunk, row, rows, task->col + c, cols - c, c, STEP_COLS, sixes);
+    }
+    if (c < cols)
+        advance(coming, steps - 1, steps, load, bytes);
+    if (c + 2 < cols)
+        multiply_chunk(p, call, chunk, row, rows, task->col + c, cols - c, c, 4, sixes);
+    else if (c < cols)
+        multiply_chunk(p, call, chunk, row, rows, task->col + c, cols - c, c, 2, sixes);
+}
+
+WEFT__INLINE void multiply_tile(struct panel *p, const struct task *task, load_fn *load, int bytes,
+                                bool sixes)
+{
+    const struct weft__linear_call *call = task->call;
+    int32_t now = 0; // of p->w
+    struct coming coming = coming_of(call, task->row0, task->row1 - 1, 0, bytes, p->w[now]);
+    advance(&coming, 1, 1, load, bytes);
+    for (int64_t row = task->row0, k = 0; row < task->row1; now = 1 - now) {
         const int64_t left = call->cols - k, columns = left < CHUNK ? left : CHUNK;
-        const struct chunk chunk = {.k = k,
+        const struct chunk chunk = {.w = p->w[now],
+                                    .k = k,
                                     .columns = columns + columns % 2,
                                     .begins = k % FOLD == 0,
                                     .ends = left <= CHUNK,
                                     .folded = k >= FOLD};
-        struct ahead ahead = look_ahead(call, row, k, cols, bytes);
-        load_panel(&p, call, row, row + rows - 1, k, columns, load);
-        int32_t c = 0;
-        for (; c + 4 < cols; c += 6)
-            multiply_chunk(&p, call, &chunk, &ahead, row, rows, col + c, cols - c, c, 6, bytes, sixes);
-        if (c + 2 < cols)
-            multiply_chunk(&p, call, &chunk, &ahead, row, rows, col + c, cols - c, c, 4, bytes, sixes);
-        else if (c < cols)
-            multiply_chunk(&p, call, &chunk, &ahead, row, rows, col + c, cols - c, c, 2, bytes, sixes);
+        const int64_t next_row = chunk.ends ? row + PANEL_ROWS : row;
+        const int64_t next_k = chunk.ends ? 0 : k + CHUNK;
+        if (k > 0 && chunk.begins)
+            fold(p, task->cols, k == FOLD);
+        if (next_row < task->row1)
+            coming = coming_of(call, next_row, task->row1 - 1, next_k, bytes, p->w[1 - now]);
+        else
+            coming = coming_of(call, next_row, call->rows - 1, next_k, bytes, NULL);
+        multiply_rows(p, task, &chunk, &coming, row, load, bytes, sixes);
+        row = next_row;
+        k = next_k;
     }
 }
 
@@ -332,13 +358,15 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
                            load_fn *load, int bytes, bool sixes)
 {
+    struct panel p;
     int32_t tiles = (call->batch + TILE_COLS - 1) / TILE_COLS;
     int32_t tile = (call->batch + tiles - 1) / tiles;
     tile = (tile + STEP_COLS - 1) / STEP_COLS * STEP_COLS;
-    for (int32_t col = 0; col < call->batch; col += tile)
-        for (int64_t row = row0; row < row1; row += PANEL_ROWS)
-            multiply_panel(call, row, row1 - row < PANEL_ROWS ? row1 - row : PANEL_ROWS, col,
-                           call->batch - col < tile ? call->batch - col : tile, load, bytes, sixes);
+    for (int32_t col = 0; col < call->batch; col += tile) {
+        const int32_t left = call->batch - col;
+        const struct task task = {call, row0, row1, col, left < tile ? left : tile};
+        multiply_tile(&p, &task, load, bytes, sixes);
+    }
 }
 
 // `bytes` are those of a weight.
