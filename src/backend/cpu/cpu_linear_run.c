@@ -334,9 +334,37 @@ static void multiply_staged(const struct work *work, int32_t p, struct range at,
     finish(work, p, at, stage);
 }
 
+struct taker {
+    const struct work *work;
+    int32_t p, m0;
+};
+
+static void take(void *opaque, float *results, int64_t stride, int32_t m, int32_t count,
+                 int64_t row, int64_t rows)
+{
+    const struct taker *taker = opaque;
+    const struct range at = {taker->m0 + m, taker->m0 + m + count, row, row + rows};
+    finish(taker->work, taker->p, at, &(struct stage){{results, NULL}, stride});
+}
+
+// Does the kernel of part p hand over what something follows? Rounded rows come in whole steps, gates in two parts.
+static bool delivers(const struct work *work, int32_t p)
+{
+    return work->kernels[p]->delivers && weft__linear_together(work->desc) == 1 &&
+           !(work->desc->flags & (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT));
+}
+
 static void multiply_range(const struct work *work, int32_t p, struct range at, int32_t thread)
 {
     const struct weft__linear_launch *launch = work->launch;
+    if (launch->stage_floats && delivers(work, p)) {
+        struct taker taker = {work, p, at.m0};
+        struct weft__linear_call call = call_for(work, p, at.m0, at.m1);
+        call.take = take;
+        call.taker = &taker;
+        work->kernels[p]->run(&call, at.r0, at.r1);
+        return;
+    }
     if (launch->stage_floats) {
         float *floats = (float *)(void *)(work->workspace + launch->stage_offset) +
                         weft__linear_together(work->desc) * thread * launch->stage_floats;

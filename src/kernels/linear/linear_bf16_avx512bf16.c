@@ -28,6 +28,7 @@ struct panel {
     __m512i w[2][CHUNK / 2][VECTORS]; // this chunk, and the next
     __m512 acc[TILE_COLS][VECTORS];
     __m512 total[TILE_COLS][VECTORS]; // of FOLD columns at a time
+    float results[STEP_COLS][PANEL_ROWS];
 };
 
 // A row that lies in five others.
@@ -206,11 +207,18 @@ struct chunk {
     bool folded;        // is there a total?
 };
 
-// acc[row of X][vector] of `cols` rows of X from `col` on to Y, of those that there are.
-WEFT__INLINE void store_sums(const struct weft__linear_call *call, const struct panel *p,
+// acc[row of X][vector] of `cols` rows of X from `col` on to Y, or to whoever takes them, of those that there are.
+WEFT__INLINE void store_sums(const struct weft__linear_call *call, struct panel *p,
                              const struct chunk *chunk, int64_t row, int64_t rows, int32_t col,
                              int32_t there, int64_t at, __m512 acc[STEP_COLS][VECTORS], int cols)
 {
+    struct weft__linear_call own;
+    if (call->take) {
+        own = *call;
+        own.y = p->results[0] - col * PANEL_ROWS - row;
+        own.y_stride = PANEL_ROWS;
+    }
+    const struct weft__linear_call *to = call->take ? &own : call;
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         if (c >= there)
@@ -222,11 +230,14 @@ WEFT__INLINE void store_sums(const struct weft__linear_call *call, const struct 
             if (chunk->folded)
                 sum = _mm512_add_ps(p->total[at + c][v], sum);
             if (left >= 16)
-                weft__linear_store_lanes(call, col + c, row + 16 * v, 16, sum);
+                weft__linear_store_lanes(to, col + c, row + 16 * v, 16, sum);
             else if (left > 0)
-                weft__linear_store_lanes(call, col + c, row + 16 * v, (int)left, sum);
+                weft__linear_store_lanes(to, col + c, row + 16 * v, (int)left, sum);
         }
     }
+    if (call->take)
+        call->take(call->taker, p->results[0], PANEL_ROWS, col, there < cols ? there : cols, row,
+                   rows);
 }
 
 // A panel of `rows` rows of W by `cols` rows of X from `col` on, of which `there` exist. Sixes are whole in memory; of single
@@ -253,7 +264,7 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call
     for (int c = 0; c < cols; c++) {
         for (int64_t i = 0; !sixes && i < columns; i += 32)
             __builtin_prefetch(x[c] + cols * stride + i);
-        if (chunk->ends && c < there)
+        if (chunk->ends && c < there && !call->take)
             weft__linear_fetch_stores(call, col + c, row, rows);
     }
     for (int64_t begin = 0; begin < columns; begin += 32) {

@@ -39,6 +39,10 @@ struct weft__linear_planes {
     int64_t scale_cols, scale_rows, stride;
 };
 
+// Takes what rows [row, row + rows) of W gave with rows [m, m + count) of X, results[m][row], and may write there.
+typedef void weft__take_fn(void *taker, float *results, int64_t stride, int32_t m, int32_t count,
+                           int64_t row, int64_t rows);
+
 struct weft__linear_call {
     weft_dtype dtype; // of W
     const unsigned char *weight;
@@ -63,6 +67,8 @@ struct weft__linear_call {
     const float *bias;     // or NULL
     const float *residual; // or NULL
     int64_t residual_stride;
+    weft__take_fn *take; // is given the results in place of y, or NULL; only where the kernel `delivers`
+    void *taker;
 };
 
 typedef void weft__linear_fn(const struct weft__linear_call *call, int64_t row0, int64_t row1);
@@ -86,6 +92,7 @@ struct weft__linear_kernel {
     int32_t row_step; // a task's rows are a multiple of it, except the last task's
     int32_t min_batch,
         max_batch;   // the rows of X that it is best for (none: max_batch 0); it serves any number
+    bool delivers;   // gives its results to call->take, a few rows of X by a panel at a time, from the first cache
     bool few_planes; // reads the planes that rounded rows have for a few rows of X
     bool planes;     // takes scales and biases beside the codes
     weft__linear_fn *run;
