@@ -42,11 +42,15 @@ INLINE void weigh_lanes(const struct rows *s, const int lanes, int32_t b)
         __m512 p[STEP];
         VF32_UNROLL
         for (int i = 0; i < STEP; i++) {
-            const __m512 x = _mm512_loadu_ps(scores + (v + i) * LANES);
-            p[i] = vf32_exp2(vf32_sub(x, from));
+            p[i] = vf32_sub(_mm512_loadu_ps(scores + (v + i) * LANES), from);
+        }
+        vf32_exp2_all(p);
+        VF32_UNROLL
+        for (int i = 0; i < STEP; i++) {
             total[i] = vf32_add(total[i], p[i]);
             if (s->scaled)
-                p[i] = scale_weights(p[i], x, _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
+                p[i] = scale_weights(p[i], _mm512_loadu_ps(scores + (v + i) * LANES),
+                                     _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
         }
         VF32_UNROLL
         for (int i = 0; i < STEP; i += 2)
