@@ -67,21 +67,70 @@ static inline vf32 none(vf32 x, float cap)
     return x;
 }
 
-// A block of results of a product has short rows far apart: lines of y are asked for some rows ahead.
-static inline void apply(const struct weft__activation_launch *launch,
-                         const weft_activation_args *args, int64_t row,
-                         vf32 (*function)(vf32, float))
+// Where a vector of a row lies, in elements.
+struct place {
+    int64_t x, up, y, ahead;
+};
+
+// A function of several vectors, whose chains of operations may go side by side.
+#define ONE_BY_ONE(kind)                                                                           \
+    static inline void kind##_all(vf32 x[VF32_TOGETHER], float cap)                                \
+    {                                                                                              \
+        VF32_UNROLL                                                                                \
+        for (int i = 0; i < VF32_TOGETHER; i++)                                                    \
+            x[i] = kind(x[i], cap);                                                                \
+    }
+
+ONE_BY_ONE(silu)
+ONE_BY_ONE(gelu)
+ONE_BY_ONE(gelu_tanh)
+ONE_BY_ONE(softcap)
+ONE_BY_ONE(none)
+
+struct function {
+    vf32 (*one)(vf32 x, float cap);
+    void (*all)(vf32 x[VF32_TOGETHER], float cap);
+};
+
+static inline void store(const struct weft__activation_launch *launch,
+                         const weft_activation_args *args, const struct place *at, int64_t i, int n,
+                         vf32 value)
 {
     const weft_dtype x_dtype = launch->x_dtype, y_dtype = launch->y_dtype;
-    const int64_t x = row * args->x_stride, up = row * args->up_stride, y = row * args->y_stride;
-    const int64_t ahead = y + ROWS_AHEAD * args->y_stride;
-    for (int64_t i = 0; i < launch->dim; i += VF32_LANES) {
-        int n = launch->dim - i < VF32_LANES ? (int)(launch->dim - i) : VF32_LANES;
-        vf32 value = function(vf32_load_element(args->x, x_dtype, x + i, n), launch->cap);
-        __builtin_prefetch(weft__element_to(args->y, y_dtype, ahead + i), 1, 3);
-        if (args->up)
-            value = vf32_mul(value, vf32_load_element(args->up, x_dtype, up + i, n));
-        vf32_store_element(args->y, y_dtype, y + i, value, n);
+    __builtin_prefetch(weft__element_to(args->y, y_dtype, at->ahead + i), 1, 3);
+    if (args->up)
+        value = vf32_mul(value, vf32_load_element(args->up, x_dtype, at->up + i, n));
+    vf32_store_element(args->y, y_dtype, at->y + i, value, n);
+}
+
+static inline void apply_all(const struct weft__activation_launch *launch,
+                             const weft_activation_args *args, const struct place *at, int64_t i,
+                             struct function function)
+{
+    vf32 x[VF32_TOGETHER];
+    VF32_UNROLL
+    for (int n = 0; n < VF32_TOGETHER; n++)
+        x[n] = vf32_load_element(args->x, launch->x_dtype, at->x + i + n * VF32_LANES, VF32_LANES);
+    function.all(x, launch->cap);
+    VF32_UNROLL
+    for (int n = 0; n < VF32_TOGETHER; n++)
+        store(launch, args, at, i + n * VF32_LANES, VF32_LANES, x[n]);
+}
+
+// A block of results of a product has short rows far apart: lines of y are asked for some rows ahead.
+static inline void apply(const struct weft__activation_launch *launch,
+                         const weft_activation_args *args, int64_t row, struct function function)
+{
+    enum { STEP = VF32_TOGETHER * VF32_LANES };
+    const struct place at = {row * args->x_stride, row * args->up_stride, row * args->y_stride,
+                             (row + ROWS_AHEAD) * args->y_stride};
+    int64_t i = 0;
+    for (; i + STEP <= launch->dim; i += STEP)
+        apply_all(launch, args, &at, i, function);
+    for (; i < launch->dim; i += VF32_LANES) {
+        const int n = launch->dim - i < VF32_LANES ? (int)(launch->dim - i) : VF32_LANES;
+        const vf32 x = vf32_load_element(args->x, launch->x_dtype, at.x + i, n);
+        store(launch, args, &at, i, n, function.one(x, launch->cap));
     }
 }
 
@@ -92,5 +141,5 @@ static inline void apply(const struct weft__activation_launch *launch,
                                          int64_t row1)                                             \
     {                                                                                              \
         for (int64_t row = row0; row < row1; row++)                                                \
-            apply(launch, args, row, kind);                                                        \
+            apply(launch, args, row, (struct function){kind, kind##_all});                                                        \
     }
