@@ -158,10 +158,10 @@ INLINE void add_values(const struct rows *s, const int lanes, const int rows, co
                 ask(pool, s->values_at + j, column);
                 ask(pool, s->values_at + j + 1, column);
             }
-            const __m512i even = whole ? load_whole_value(s, j, column)
-                                       : load_value(s, j, column, mask[i]);
-            const __m512i odd = whole ? load_whole_value(s, j + 1, column)
-                                      : load_value(s, j + 1, column, mask[i]);
+            const __m512i even =
+                whole ? load_whole_value(s, j, column) : load_value(s, j, column, mask[i]);
+            const __m512i odd =
+                whole ? load_whole_value(s, j + 1, column) : load_value(s, j + 1, column, mask[i]);
             const __m512i low = _mm512_unpacklo_epi16(even, odd);
             const __m512i high = _mm512_unpackhi_epi16(even, odd);
             VF32_UNROLL

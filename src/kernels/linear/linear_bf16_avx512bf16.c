@@ -93,9 +93,8 @@ WEFT__INLINE void narrow_six(const void *x, weft_dtype dtype, int64_t at, int64_
 
 // Sixes of rows: pair i of the first, of the second, ... of the sixth, pair i + 1 of the first.
 weft__narrow_fn weft__linear_narrow_avx512bf16;
-void weft__linear_narrow_avx512bf16(const void *x, weft_dtype dtype, int64_t x_stride,
-                                    int32_t rows, int64_t cols, int32_t m, uint16_t *to,
-                                    int64_t stride)
+void weft__linear_narrow_avx512bf16(const void *x, weft_dtype dtype, int64_t x_stride, int32_t rows,
+                                    int64_t cols, int32_t m, uint16_t *to, int64_t stride)
 {
     int64_t at = 0;
     for (const int32_t end = m + rows; m < end;) {

@@ -67,7 +67,8 @@ struct weft__linear_call {
     const float *bias;     // or NULL
     const float *residual; // or NULL
     int64_t residual_stride;
-    weft__take_fn *take; // is given the results in place of y, or NULL; only where the kernel `delivers`
+    weft__take_fn
+        *take; // is given the results in place of y, or NULL; only where the kernel `delivers`
     void *taker;
 };
 
@@ -91,8 +92,9 @@ struct weft__linear_kernel {
     enum weft__linear_acts acts;
     int32_t row_step; // a task's rows are a multiple of it, except the last task's
     int32_t min_batch,
-        max_batch;   // the rows of X that it is best for (none: max_batch 0); it serves any number
-    bool delivers;   // gives its results to call->take, a few rows of X by a panel at a time, from the first cache
+        max_batch; // the rows of X that it is best for (none: max_batch 0); it serves any number
+    bool
+        delivers; // gives its results to call->take, a few rows of X by a panel at a time, from the first cache
     bool few_planes; // reads the planes that rounded rows have for a few rows of X
     bool planes;     // takes scales and biases beside the codes
     weft__linear_fn *run;
