@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16 in registers (attention_widen_avx512.h), and
-// the softmax of all pairs. Part of attention_pairs_avx512bf16.c; attention_few_amx.c takes the softmax.
+// the softmax and the queries of all pairs. Part of attention_pairs_avx512bf16.c; attention_few_amx.c takes the softmax.
 //
 //      keys     of two, 32 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike
 //      values   of two keys, 64 columns: unpacked to pairs first, then the same -> 4 vectors of 16 columns. In part l,
@@ -14,6 +14,80 @@
 INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
 {
     return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
+}
+
+// The pairs of a query to their places.
+static inline void place_query(const struct rows *s, const int lanes, int32_t r,
+                               const uint32_t *row)
+{
+    uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes * (LANES / lanes);
+    uint32_t *codes = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes * TWO_PAIRS;
+    for (int32_t i = 0; i < s->call->k.dim / 2; i++)
+        if (is_code(s->call->k.dtype)) // 16 pairs: each 8 in two halves
+            codes[(i / 16 * 2 + i % 8 / 4) * lanes * TWO_PAIRS + i % 16 / 8 * 4 + i % 4] = row[i];
+        else
+            q[i / (LANES / lanes) * LANES + i % (LANES / lanes)] = row[i];
+}
+
+// Row r's query in pairs of bf16, to which it is rounded where it is none. Pairs past the last up to a multiple of 16 are 0.
+static inline void pairs_of_query(const struct rows *s, int32_t r, uint32_t *row)
+{
+    const struct weft__attention_call *call = s->call;
+    const int32_t dim = call->k.dim;
+    const int64_t token =
+        call->lengths.cu_q_lens[s->tile->seq] + (int64_t)weft__attention_token(call, s->tile, r);
+    const int64_t at =
+        token * call->q_token_stride + weft__attention_head(call, s->tile, r) * call->q_head_stride;
+    float wide[WEFT__ATTENTION_MAX_DIM];
+    const float *x = wide;
+    if (call->q_dtype == WEFT_F32)
+        x = (const float *)call->q + at;
+    else if (call->q_dtype != WEFT_BF16)
+        weft__attention_query(call, s->tile, r, wide);
+    for (int32_t i = 0; i < dim; i += 2 * LANES, row += LANES) {
+        const int32_t left = dim - i;
+        __m512i pairs;
+        if (call->q_dtype == WEFT_BF16)
+            pairs = _mm512_maskz_loadu_epi16(left < 32 ? (1u << left) - 1 : UINT32_MAX,
+                                             (const uint16_t *)call->q + at + i);
+        else
+            pairs = (__m512i)_mm512_cvtne2ps_pbh(
+                left > LANES ? vf32_load_n(x + i + LANES, left < 32 ? left - LANES : LANES)
+                             : vf32_zero(),
+                vf32_load_n(x + i, left < LANES ? left : LANES));
+        _mm512_storeu_si512(row, pairs);
+    }
+}
+
+// Queries of a tile.
+static inline void load_queries(const struct rows *s, const int lanes)
+{
+    enum { MOST = WEFT__ATTENTION_MAX_DIM / 2 };
+    memset(s->q, 0, (size_t)s->blocks * (size_t)(s->pairs * lanes) * sizeof *s->q);
+    if (is_code(s->call->k.dtype) || lanes < LANES) {
+        for (int32_t r = 0; r < s->rows; r++) {
+            uint32_t row[MOST];
+            pairs_of_query(s, r, row);
+            place_query(s, lanes, r, row);
+        }
+        return;
+    }
+    const int32_t stride = (s->pairs + LANES - 1) / LANES * LANES + LANES;
+    for (int32_t b = 0; b < s->blocks; b++) { // 16 rows are turned round together
+        uint32_t rows[LANES * (MOST + LANES)];
+        for (int32_t r = 0; r < LANES; r++)
+            if (b * LANES + r < s->rows)
+                pairs_of_query(s, b * LANES + r, rows + r * stride);
+            else
+                memset(rows + r * stride, 0, (size_t)stride * sizeof rows[0]);
+        float *q = (float *)(void *)s->q + (int64_t)b * s->pairs * LANES;
+        for (int32_t i = 0; i < s->pairs; i += LANES) {
+            vf32 pairs[LANES];
+            vf32_load_transposed((const float *)(const void *)rows + i, stride, pairs);
+            for (int n = 0; n < LANES && i + n < s->pairs; n++)
+                vf32_store(q + (i + n) * LANES, pairs[n]);
+        }
+    }
 }
 
 // Scores of a block of rows to weights and what the rows have come to: the online softmax.
