@@ -11,9 +11,32 @@
 #include "src/kernels/attention/attention_lanes_avx512.h"
 #include "src/kernels/attention/attention_widen_avx512.h"
 
-INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
+// 64 codes from `column` on of `dim`, those that there are.
+INLINE __m512i load_codes(const char *codes, const int32_t dim, int32_t column)
 {
-    return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
+    if (__builtin_constant_p(dim) && dim % CODE_GROUP == 0)
+        return _mm512_loadu_si512(codes);
+    return _mm512_maskz_loadu_epi8(codes_from(dim, column), codes);
+}
+
+INLINE __m512 add_pair(__m512 sum, __m512i values, __m512i weights)
+{
+    return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)weights);
+}
+
+// Weights of two keys and one row, for all columns: loaded once for what they meet.
+INLINE __m512i weights_of(const uint32_t *weight)
+{
+    __m512i weights = _mm512_set1_epi32((int32_t)*weight);
+    WEFT__IN_REGISTER(weights);
+    return weights;
+}
+
+INLINE void load_weights(const uint32_t *weight, const int rows, __m512i weights[VALUE_ROWS])
+{
+    VF32_UNROLL
+    for (int r = 0; r < rows; r++)
+        weights[r] = weights_of(weight + r);
 }
 
 // Scores of a block of rows to weights and what the rows have come to: the online softmax.
@@ -212,6 +235,8 @@ INLINE void add_codes(const struct rows *s, weft_dtype kv, const struct code_tab
             _mm512_maskz_loadu_epi8(!apart || seen >> j & 1 ? mask : 0, pool + at[0]);
         const __m512i odd =
             _mm512_maskz_loadu_epi8(!apart || seen >> (j + 1) & 1 ? mask : 0, pool + at[1]);
+        __m512i weights[VALUE_ROWS];
+        load_weights(weight, rows, weights);
         VF32_UNROLL
         for (int h = 0; h < halves; h++) {
             __m512i pairs[2];
@@ -224,7 +249,7 @@ INLINE void add_codes(const struct rows *s, weft_dtype kv, const struct code_tab
                 VF32_UNROLL
             for (int v = 0; v < 2; v++) {
                 __m512 *sum = &sums[r * 2 * halves + 2 * h + v];
-                *sum = add_pair(*sum, pairs[v], weight + r);
+                *sum = add_pair(*sum, pairs[v], weights[r]);
             }
         }
     }

@@ -22,7 +22,7 @@ enum {
     PAIRS = BLOCK / 2,
     GROUP = 32,      // columns: a line of a value
     CODE_GROUP = 64, // the same of codes of a byte
-    KEY_STEP = 8,    // keys whose scores grow together
+    KEY_SCORES = 64, // of keys times rows that grow together
     TWO_CODES = 32,  // of each of two keys, which are a vector
     TWO_PAIRS = 8,   // of elements of each, which are a vector of bf16
     UNIT_SUMS = 8,   // of codes, sums of products that grow together
@@ -120,8 +120,7 @@ static struct rows lay_out(const struct weft__attention_call *call,
     s.blocks = (int32_t)row_blocks(s.rows);
     s.columns = group_of(k->dtype);
     s.groups = (int32_t)groups_of(v->dim, s.columns);
-    s.pairs =
-        is_code(k->dtype) ? (int32_t)groups_of(k->dim, CODE_GROUP) * (CODE_GROUP / 2) : k->dim / 2;
+    s.pairs = (int32_t)groups_of(k->dim, s.columns) * s.columns / 2;
     s.scaled = k->scales || v->scales;
     const int64_t padded = (int64_t)s.blocks * LANES;
     s.scores = take(&at, BLOCK * LANES);
@@ -149,13 +148,14 @@ static struct rows lay_out(const struct weft__attention_call *call,
 // The pairs of a query to their places.
 static void place_query(const struct rows *s, const int lanes, int32_t r, const uint32_t *row)
 {
-    uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes * (LANES / lanes);
+    uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes / 4 * LANES + r % 4;
     uint32_t *codes = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes * TWO_PAIRS;
     for (int32_t i = 0; i < s->call->k.dim / 2; i++)
         if (is_code(s->call->k.dtype)) // 16 pairs: each 8 in two halves
             codes[(i / 16 * 2 + i % 8 / 4) * lanes * TWO_PAIRS + i % 16 / 8 * 4 + i % 4] = row[i];
-        else
-            q[i / (LANES / lanes) * LANES + i % (LANES / lanes)] = row[i];
+        else // 16 pairs of a line, four times every fourth: of four rows
+            q[i / LINE_PAIRS * LINE_PAIRS * lanes + i % 4 * 4 * lanes + i % LINE_PAIRS / 4 * 4] =
+                row[i];
 }
 
 // Queries of a tile. They are bf16, or are rounded to it.
