@@ -102,6 +102,65 @@ INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
     (lanes == 4 ? weigh_4 : lanes == 8 ? weigh_8 : weigh_16)(s, b);
 }
 
+// Pair `part` of every four.
+INLINE __m512i spread(__m512i pairs, const int part)
+{
+    switch (part) {
+    case 0: return _mm512_shuffle_epi32(pairs, 0x00);
+    case 1: return _mm512_shuffle_epi32(pairs, 0x55);
+    case 2: return _mm512_shuffle_epi32(pairs, 0xaa);
+    default: return _mm512_shuffle_epi32(pairs, 0xff);
+    }
+}
+
+// sums[key][four rows] += their products with 16 pairs of KEY_SCORES / lanes keys.
+INLINE void score_pairs(const int lanes, const uint32_t *q, const __m512i *k, __m512 *sums)
+{
+    const int fours = lanes / 4, keys = KEY_SCORES / lanes;
+    VF32_UNROLL
+    for (int part = 0; part < 4; part++) {
+        __m512i x[4];
+        VF32_UNROLL
+        for (int i = 0; i < fours; i++) {
+            x[i] = _mm512_loadu_si512(q + (part * fours + i) * LANES);
+            WEFT__IN_REGISTER(x[i]);
+        }
+        VF32_UNROLL
+        for (int j = 0; j < keys; j++) {
+            const __m512bh y = (__m512bh)spread(k[j], part);
+            VF32_UNROLL
+            for (int i = 0; i < fours; i++)
+                sums[j * fours + i] = _mm512_dpbf16_ps(sums[j * fours + i], (__m512bh)x[i], y);
+        }
+    }
+}
+
+// The parts of 128 bits of four sums added up: part i is what sum i comes to.
+INLINE __m512 add_parts(const __m512 sums[4])
+{
+    const __m512 a = vf32_add(_mm512_shuffle_f32x4(sums[0], sums[1], 0x44),
+                              _mm512_shuffle_f32x4(sums[0], sums[1], 0xee));
+    const __m512 b = vf32_add(_mm512_shuffle_f32x4(sums[2], sums[3], 0x44),
+                              _mm512_shuffle_f32x4(sums[2], sums[3], 0xee));
+    return vf32_add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+
+// The sums of KEY_SCORES / lanes keys from `key` on of the block become scores, times `scale`.
+INLINE void store_scores(const struct rows *s, const int lanes, int32_t key, float scale,
+                         const __m512 sums[KEY_SCORES / 4])
+{
+    const __m512i order =
+        lanes == 4 ? _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
+                   : _mm512_setr_epi32(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+    VF32_UNROLL
+    for (int v = 0; v < KEY_SCORES / LANES; v++) {
+        __m512 x = vf32_mul(vf32_set1(scale), add_parts(sums + 4 * v));
+        if (lanes < LANES)
+            x = _mm512_permutexvar_ps(order, x);
+        _mm512_storeu_ps(s->scores + (key * lanes / LANES + v) * LANES, x);
+    }
+}
+
 // Codes [column, column + 32) of two keys, those that there are.
 INLINE __m512i load_two(const char *pool, const int64_t at[2], const int32_t dim, int32_t column)
 {
@@ -200,6 +259,35 @@ INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_t
     for (int i = 0; i < 2; i++)
         _mm512_storeu_ps(s->scores + (key * lanes / LANES + i) * LANES,
                          vf32_mul(vf32_set1(scale), x[i]));
+}
+
+// The same of KEY_SCORES / LANES keys for 16 rows, which are worth a vector of one key: of 64 codes, in each part of 128 bits
+// those from 16 part on, 0..7 and 8..15.
+INLINE void score_codes_of_many(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                                const int32_t dim, const uint32_t *q, int32_t key, float scale,
+                                const bool ahead)
+{
+    const char *pool = s->call->k.data;
+    const int64_t *at = s->at + key;
+    __m512 sums[KEY_SCORES / 4];
+    VF32_UNROLL
+    for (int i = 0; i < KEY_SCORES / 4; i++)
+        sums[i] = _mm512_setzero_ps();
+    for (int32_t column = 0; column < dim; column += CODE_GROUP) {
+        __m512i halves[KEY_SCORES / LANES][2], k[2][KEY_SCORES / LANES];
+        VF32_UNROLL
+        for (int j = 0; j < KEY_SCORES / LANES; j++) {
+            if (ahead)
+                ask_codes(pool, at + j, column);
+            widen_codes(kv, table, load_codes(pool + at[j] + column, dim, column), halves[j]);
+            k[0][j] = halves[j][0];
+            k[1][j] = halves[j][1];
+        }
+        VF32_UNROLL
+        for (int h = 0; h < 2; h++, q += LINE_PAIRS * LANES)
+            score_pairs(LANES, q, k[h], sums);
+    }
+    store_scores(s, LANES, key, scale, sums);
 }
 
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and 32

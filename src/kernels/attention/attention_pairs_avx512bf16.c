@@ -29,61 +29,10 @@ INLINE void ask(const char *pool, const int64_t *at, int64_t column, const int w
         __builtin_prefetch(pool + 2 * (at[BLOCK] + column), 0, 2);
 }
 
-// Pair `part` of every four.
-INLINE __m512i spread(__m512i pairs, const int part)
-{
-    switch (part) {
-    case 0: return _mm512_shuffle_epi32(pairs, 0x00);
-    case 1: return _mm512_shuffle_epi32(pairs, 0x55);
-    case 2: return _mm512_shuffle_epi32(pairs, 0xaa);
-    default: return _mm512_shuffle_epi32(pairs, 0xff);
-    }
-}
-
-// sums[key][four rows] += their products with a line of KEY_SCORES / lanes keys, its pairs from `pair` on.
-INLINE void score_line(const int lanes, const uint32_t *q, const char *pool, const int64_t *at,
-                       int64_t pair, __mmask16 mask, __m512 *sums)
-{
-    const int fours = lanes / 4, keys = KEY_SCORES / lanes;
-    __m512i k[KEY_SCORES / 4];
-    VF32_UNROLL
-    for (int j = 0; j < keys; j++)
-        k[j] = _mm512_maskz_loadu_epi32(mask, pool + 2 * at[j] + 4 * pair);
-    VF32_UNROLL
-    for (int part = 0; part < 4; part++) {
-        __m512i x[4];
-        VF32_UNROLL
-        for (int i = 0; i < fours; i++) {
-            x[i] = _mm512_loadu_si512(q + (part * fours + i) * LANES);
-            WEFT__IN_REGISTER(x[i]);
-        }
-        VF32_UNROLL
-        for (int j = 0; j < keys; j++) {
-            const __m512bh y = (__m512bh)spread(k[j], part);
-            VF32_UNROLL
-            for (int i = 0; i < fours; i++)
-                sums[j * fours + i] = _mm512_dpbf16_ps(sums[j * fours + i], (__m512bh)x[i], y);
-        }
-    }
-}
-
-// The parts of 128 bits of four sums added up: part i is what sum i comes to.
-INLINE __m512 add_parts(const __m512 sums[4])
-{
-    const __m512 a = vf32_add(_mm512_shuffle_f32x4(sums[0], sums[1], 0x44),
-                              _mm512_shuffle_f32x4(sums[0], sums[1], 0xee));
-    const __m512 b = vf32_add(_mm512_shuffle_f32x4(sums[2], sums[3], 0x44),
-                              _mm512_shuffle_f32x4(sums[2], sums[3], 0xee));
-    return vf32_add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
-}
-
 // Scores of KEY_SCORES / lanes keys from `key` on of the block, times `scale`.
 INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q, int32_t key,
                        float scale, const bool ahead)
 {
-    const __m512i order =
-        lanes == 4 ? _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
-                   : _mm512_setr_epi32(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
     const char *pool = s->call->k.data;
     const int64_t *at = s->at + key;
     const int32_t pairs = s->call->k.dim / 2;
@@ -92,20 +41,17 @@ INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q,
     for (int i = 0; i < KEY_SCORES / 4; i++)
         sums[i] = _mm512_setzero_ps();
     for (int32_t i = 0; i < pairs; i += LINE_PAIRS, q += LINE_PAIRS * lanes) {
-        if (ahead)
-            VF32_UNROLL
-        for (int j = 0; j < KEY_SCORES / lanes; j++)
-            ask(pool, at + j, 2 * i, ASK_NEAR | ASK_FAR);
-        score_line(lanes, q, pool, at, i, vf32_first(pairs - i < LINE_PAIRS ? pairs - i : LINE_PAIRS),
-                   sums);
+        const __mmask16 mask = vf32_first(pairs - i < LINE_PAIRS ? pairs - i : LINE_PAIRS);
+        __m512i k[KEY_SCORES / 4];
+        VF32_UNROLL
+        for (int j = 0; j < KEY_SCORES / lanes; j++) {
+            if (ahead)
+                ask(pool, at + j, 2 * i, ASK_NEAR | ASK_FAR);
+            k[j] = _mm512_maskz_loadu_epi32(mask, pool + 2 * at[j] + 4 * i);
+        }
+        score_pairs(lanes, q, k, sums);
     }
-    VF32_UNROLL
-    for (int v = 0; v < KEY_SCORES / LANES; v++) {
-        __m512 x = vf32_mul(vf32_set1(scale), add_parts(sums + 4 * v));
-        if (lanes < LANES)
-            x = _mm512_permutexvar_ps(order, x);
-        _mm512_storeu_ps(s->scores + (key * lanes / LANES + v) * LANES, x);
-    }
+    store_scores(s, lanes, key, scale, sums);
 }
 
 // Which of the columns from `column` on of a value there are.
@@ -313,8 +259,12 @@ INLINE void score_block(const struct rows *s, weft_dtype kv, const struct code_t
                         const int lanes, const int32_t dim, const uint32_t *q, float scale,
                         const bool ahead)
 {
-    for (int32_t key = 0; is_code(kv) && key < s->block->n; key += code_step(lanes))
+    for (int32_t key = 0; is_code(kv) && lanes < LANES && key < s->block->n;
+         key += code_step(lanes))
         score_codes(s, kv, table, lanes, dim, q, key, scale, ahead);
+    for (int32_t key = 0; is_code(kv) && lanes == LANES && key < s->block->n;
+         key += KEY_SCORES / LANES)
+        score_codes_of_many(s, kv, table, dim, q, key, scale, ahead);
     if (!is_code(kv))
         (lanes == 4   ? score_block_4
          : lanes == 8 ? score_block_8
