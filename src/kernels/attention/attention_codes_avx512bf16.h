@@ -113,10 +113,11 @@ INLINE __m512i spread(__m512i pairs, const int part)
     }
 }
 
-// sums[key][four rows] += their products with 16 pairs of KEY_SCORES / lanes keys.
-INLINE void score_pairs(const int lanes, const uint32_t *q, const __m512i *k, __m512 *sums)
+// sums[key][four rows] += their products with 16 pairs of `keys` keys.
+INLINE void score_pairs(const int lanes, const int keys, const uint32_t *q, const __m512i *k,
+                        __m512 *sums)
 {
-    const int fours = lanes / 4, keys = KEY_SCORES / lanes;
+    const int fours = lanes / 4;
     VF32_UNROLL
     for (int part = 0; part < 4; part++) {
         __m512i x[4];
@@ -285,7 +286,7 @@ INLINE void score_codes_of_many(const struct rows *s, weft_dtype kv, const struc
         }
         VF32_UNROLL
         for (int h = 0; h < 2; h++, q += LINE_PAIRS * LANES)
-            score_pairs(LANES, q, k[h], sums);
+            score_pairs(LANES, KEY_SCORES / LANES, q, k[h], sums);
     }
     store_scores(s, LANES, key, scale, sums);
 }

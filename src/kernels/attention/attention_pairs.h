@@ -23,6 +23,7 @@ enum {
     GROUP = 32,      // columns: a line of a value
     CODE_GROUP = 64, // the same of codes of a byte
     KEY_SCORES = 64, // of keys times rows that grow together
+    KEY_UNIT = 8,    // of the keys, whose vectors lie in registers beside the sums
     TWO_CODES = 32,  // of each of two keys, which are a vector
     TWO_PAIRS = 8,   // of elements of each, which are a vector of bf16
     UNIT_SUMS = 8,   // of codes, sums of products that grow together

@@ -36,20 +36,24 @@ INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q,
     const char *pool = s->call->k.data;
     const int64_t *at = s->at + key;
     const int32_t pairs = s->call->k.dim / 2;
+    const int keys = KEY_SCORES / lanes < KEY_UNIT ? KEY_SCORES / lanes : KEY_UNIT;
     __m512 sums[KEY_SCORES / 4];
     VF32_UNROLL
     for (int i = 0; i < KEY_SCORES / 4; i++)
         sums[i] = _mm512_setzero_ps();
     for (int32_t i = 0; i < pairs; i += LINE_PAIRS, q += LINE_PAIRS * lanes) {
         const __mmask16 mask = vf32_first(pairs - i < LINE_PAIRS ? pairs - i : LINE_PAIRS);
-        __m512i k[KEY_SCORES / 4];
         VF32_UNROLL
-        for (int j = 0; j < KEY_SCORES / lanes; j++) {
-            if (ahead)
-                ask(pool, at + j, 2 * i, ASK_NEAR | ASK_FAR);
-            k[j] = _mm512_maskz_loadu_epi32(mask, pool + 2 * at[j] + 4 * i);
+        for (int first = 0; first < KEY_SCORES / lanes; first += keys) {
+            __m512i k[KEY_UNIT];
+            VF32_UNROLL
+            for (int j = 0; j < keys; j++) {
+                if (ahead)
+                    ask(pool, at + first + j, 2 * i, ASK_NEAR | ASK_FAR);
+                k[j] = _mm512_maskz_loadu_epi32(mask, pool + 2 * at[first + j] + 4 * i);
+            }
+            score_pairs(lanes, keys, q, k, sums + first * lanes / 4);
         }
-        score_pairs(lanes, q, k, sums);
     }
     store_scores(s, lanes, key, scale, sums);
 }
@@ -164,30 +168,24 @@ INLINE bool has_wild_values(const struct rows *s, weft_dtype kv)
     return false;
 }
 
-// The values of the block for four rows from row `first` of block b on. Four rows by 64 columns load least beside their
-// products.
-INLINE void add_four(const struct rows *s, const int lanes, int32_t b, int first, const int what)
+INLINE void add_rows(const struct rows *s, const int lanes, int32_t b, int first, const int what)
 {
+    const int rows = lanes < VALUE_ROWS ? lanes : VALUE_ROWS;
     int32_t g = 0;
-    for (; g + 2 <= s->groups; g += 2)
-        add_values(s, lanes, 4, 2, b, first, g, what);
+    for (; lanes == 4 && g + 2 <= s->groups; g += 2)
+        add_values(s, lanes, rows, 2, b, first, g, what);
     for (; g < s->groups; g++)
-        add_values(s, lanes, 4, 1, b, first, g, what);
+        add_values(s, lanes, rows, 1, b, first, g, what);
 }
 
-// The same for the rows of block b, the first eight of which share what is to be asked for.
+// The values of the block for the rows of block b, eight at a time, so that each is loaded once for them, or four by 64 columns.
 #define ADD_COLUMNS(lanes)                                                                         \
     static __attribute__((noinline)) void add_columns_##lanes(const struct rows *s, int32_t b,     \
                                                               bool ahead)                          \
     {                                                                                              \
         const int32_t rows = s->rows - b * (lanes);                                                \
-        int first = 0;                                                                             \
-        if (ahead && rows > 4)                                                                     \
-            add_four(s, lanes, b, 0, ASK_NEAR), add_four(s, lanes, b, 4, ASK_FAR), first = 8;      \
-        else if (ahead)                                                                            \
-            add_four(s, lanes, b, 0, ASK_NEAR | ASK_FAR), first = 4;                               \
-        for (; first < (lanes) && first < rows; first += 4)                                        \
-            add_four(s, lanes, b, first, 0);                                                       \
+        for (int first = 0; first < (lanes) && first < rows; first += VALUE_ROWS)                  \
+            add_rows(s, lanes, b, first, ahead && first == 0 ? ASK_NEAR | ASK_FAR : 0);            \
     }
 
 ADD_COLUMNS(4)
