@@ -11,9 +11,32 @@
 #include "src/kernels/attention/attention_lanes_avx512.h"
 #include "src/kernels/attention/attention_widen_avx512.h"
 
-INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
+// 64 codes from `column` on of `dim`, those that there are.
+INLINE __m512i load_codes(const char *codes, const int32_t dim, int32_t column)
 {
-    return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
+    if (__builtin_constant_p(dim) && dim % CODE_GROUP == 0)
+        return _mm512_loadu_si512(codes);
+    return _mm512_maskz_loadu_epi8(codes_from(dim, column), codes);
+}
+
+INLINE __m512 add_pair(__m512 sum, __m512i values, __m512i weights)
+{
+    return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)weights);
+}
+
+// Weights of two keys and one row, for all columns: loaded once for what they meet.
+INLINE __m512i weights_of(const uint32_t *weight)
+{
+    __m512i weights = _mm512_set1_epi32((int32_t)*weight);
+    WEFT__IN_REGISTER(weights);
+    return weights;
+}
+
+INLINE void load_weights(const uint32_t *weight, const int rows, __m512i weights[VALUE_ROWS])
+{
+    VF32_UNROLL
+    for (int r = 0; r < rows; r++)
+        weights[r] = weights_of(weight + r);
 }
 
 // Scores of a block of rows to weights and what the rows have come to: the online softmax.
@@ -77,6 +100,66 @@ WEIGH(16)
 INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
 {
     (lanes == 4 ? weigh_4 : lanes == 8 ? weigh_8 : weigh_16)(s, b);
+}
+
+// Pair `part` of every four.
+INLINE __m512i spread(__m512i pairs, const int part)
+{
+    switch (part) {
+    case 0: return _mm512_shuffle_epi32(pairs, 0x00);
+    case 1: return _mm512_shuffle_epi32(pairs, 0x55);
+    case 2: return _mm512_shuffle_epi32(pairs, 0xaa);
+    default: return _mm512_shuffle_epi32(pairs, 0xff);
+    }
+}
+
+// sums[key][four rows] += their products with 16 pairs of `keys` keys.
+INLINE void score_pairs(const int lanes, const int keys, const uint32_t *q, const __m512i *k,
+                        __m512 *sums)
+{
+    const int fours = lanes / 4;
+    VF32_UNROLL
+    for (int part = 0; part < 4; part++) {
+        __m512i x[4];
+        VF32_UNROLL
+        for (int i = 0; i < fours; i++) {
+            x[i] = _mm512_loadu_si512(q + (part * fours + i) * LANES);
+            WEFT__IN_REGISTER(x[i]);
+        }
+        VF32_UNROLL
+        for (int j = 0; j < keys; j++) {
+            const __m512bh y = (__m512bh)spread(k[j], part);
+            VF32_UNROLL
+            for (int i = 0; i < fours; i++)
+                sums[j * fours + i] = _mm512_dpbf16_ps(sums[j * fours + i], (__m512bh)x[i], y);
+        }
+    }
+}
+
+// The parts of 128 bits of four sums added up: part i is what sum i comes to.
+INLINE __m512 add_parts(const __m512 sums[4])
+{
+    const __m512 a = vf32_add(_mm512_shuffle_f32x4(sums[0], sums[1], 0x44),
+                              _mm512_shuffle_f32x4(sums[0], sums[1], 0xee));
+    const __m512 b = vf32_add(_mm512_shuffle_f32x4(sums[2], sums[3], 0x44),
+                              _mm512_shuffle_f32x4(sums[2], sums[3], 0xee));
+    return vf32_add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+
+// The sums of KEY_SCORES / lanes keys from `key` on of the block become scores, times `scale`.
+INLINE void store_scores(const struct rows *s, const int lanes, int32_t key, float scale,
+                         const __m512 sums[KEY_SCORES / 4])
+{
+    const __m512i order =
+        lanes == 4 ? _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
+                   : _mm512_setr_epi32(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+    VF32_UNROLL
+    for (int v = 0; v < KEY_SCORES / LANES; v++) {
+        __m512 x = vf32_mul(vf32_set1(scale), add_parts(sums + 4 * v));
+        if (lanes < LANES)
+            x = _mm512_permutexvar_ps(order, x);
+        _mm512_storeu_ps(s->scores + (key * lanes / LANES + v) * LANES, x);
+    }
 }
 
 // Codes [column, column + 32) of two keys, those that there are.
@@ -179,6 +262,35 @@ INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_t
                          vf32_mul(vf32_set1(scale), x[i]));
 }
 
+// The same of KEY_SCORES / LANES keys for 16 rows, which are worth a vector of one key: of 64 codes, in each part of 128 bits
+// those from 16 part on, 0..7 and 8..15.
+INLINE void score_codes_of_many(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                                const int32_t dim, const uint32_t *q, int32_t key, float scale,
+                                const bool ahead)
+{
+    const char *pool = s->call->k.data;
+    const int64_t *at = s->at + key;
+    __m512 sums[KEY_SCORES / 4];
+    VF32_UNROLL
+    for (int i = 0; i < KEY_SCORES / 4; i++)
+        sums[i] = _mm512_setzero_ps();
+    for (int32_t column = 0; column < dim; column += CODE_GROUP) {
+        __m512i halves[KEY_SCORES / LANES][2], k[2][KEY_SCORES / LANES];
+        VF32_UNROLL
+        for (int j = 0; j < KEY_SCORES / LANES; j++) {
+            if (ahead)
+                ask_codes(pool, at + j, column);
+            widen_codes(kv, table, load_codes(pool + at[j] + column, dim, column), halves[j]);
+            k[0][j] = halves[j][0];
+            k[1][j] = halves[j][1];
+        }
+        VF32_UNROLL
+        for (int h = 0; h < 2; h++, q += LINE_PAIRS * LANES)
+            score_pairs(LANES, KEY_SCORES / LANES, q, k[h], sums);
+    }
+    store_scores(s, LANES, key, scale, sums);
+}
+
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and 32
 // columns of group `g` from half `half` on, `halves` times. `apart`: a row alone, for which keys that it does not see
 // have values of 0.
@@ -212,6 +324,8 @@ INLINE void add_codes(const struct rows *s, weft_dtype kv, const struct code_tab
             _mm512_maskz_loadu_epi8(!apart || seen >> j & 1 ? mask : 0, pool + at[0]);
         const __m512i odd =
             _mm512_maskz_loadu_epi8(!apart || seen >> (j + 1) & 1 ? mask : 0, pool + at[1]);
+        __m512i weights[VALUE_ROWS];
+        load_weights(weight, rows, weights);
         VF32_UNROLL
         for (int h = 0; h < halves; h++) {
             __m512i pairs[2];
@@ -224,7 +338,7 @@ INLINE void add_codes(const struct rows *s, weft_dtype kv, const struct code_tab
                 VF32_UNROLL
             for (int v = 0; v < 2; v++) {
                 __m512 *sum = &sums[r * 2 * halves + 2 * h + v];
-                *sum = add_pair(*sum, pairs[v], weight + r);
+                *sum = add_pair(*sum, pairs[v], weights[r]);
             }
         }
     }
