@@ -131,21 +131,48 @@ WEFT__INLINE void turn(struct panel *p, int64_t pair, int v, const unsigned char
 // Columns [k, k + columns), at most a chunk, of the rows from `row` on; those past the last repeat it and are
 // not stored. What is missing of 32 columns is zero.
 WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *call, int64_t row,
-                             int64_t last, int64_t k, int64_t columns, load_fn *load, int bytes)
+                             int64_t last, int64_t k, int64_t columns, load_fn *load)
 {
     for (int v = 0; v < VECTORS; v++) {
         const unsigned char *rows[16];
         for (int r = 0; r < 16; r++) {
             int64_t at = row + 16 * v + r < last ? row + 16 * v + r : last;
             rows[r] = call->weight + at * call->weight_stride_bytes;
-            for (int i = 0; i < CHUNK * bytes; i += 64)
-                __builtin_prefetch(rows[r] + (k + CHUNK) * bytes + i);
         }
         for (int64_t i = 0; i < columns; i += 32) {
             int64_t left = columns - i;
             turn(p, i / 2, v, rows, k + i, left < 32 ? (1u << left) - 1 : 0xffffffffu, load);
         }
     }
+}
+
+// The rows of W whose chunk is loaded next, asked for a few at each step through X: all at once they would hold up the loads of
+// the chunk before.
+struct ahead {
+    const unsigned char *chunk;
+    int64_t stride;
+    int32_t row, rows, each;
+};
+
+// What follows columns [k, k + CHUNK) of the rows from `row` on: behind the last columns those of the next panel.
+WEFT__INLINE struct ahead ahead_of(const struct weft__linear_call *call, int64_t row, int64_t k,
+                                   int32_t cols, int bytes)
+{
+    const bool same = k + CHUNK < call->cols;
+    const int64_t first = same ? row : row + PANEL_ROWS, left = call->rows - first;
+    const int32_t steps = (cols + STEP_COLS - 1) / STEP_COLS;
+    return (struct ahead){.chunk = call->weight + first * call->weight_stride_bytes +
+                                   (same ? k + CHUNK : 0) * bytes,
+                          .stride = call->weight_stride_bytes,
+                          .rows = left < PANEL_ROWS ? (int32_t)(left > 0 ? left : 0) : PANEL_ROWS,
+                          .each = (PANEL_ROWS + steps - 1) / steps};
+}
+
+WEFT__INLINE void ask_ahead(struct ahead *ahead, int bytes)
+{
+    for (int n = 0; n < ahead->each && ahead->row < ahead->rows; n++, ahead->row++)
+        for (int i = 0; i < CHUNK * bytes; i += 64)
+            __builtin_prefetch(ahead->chunk + ahead->row * ahead->stride + i);
 }
 
 WEFT__INLINE __m512 dot_pair(__m512 acc, __m512i w, const uint16_t *x)
@@ -156,7 +183,8 @@ WEFT__INLINE __m512 dot_pair(__m512 acc, __m512i w, const uint16_t *x)
 }
 
 // A panel by `cols` rows of X from `col` on. `columns` is even: X is padded. Sixes are whole in memory; of single rows
-// those past the last repeat it. What the next rows are is asked for meanwhile: of sixes from pair to pair.
+// those past the last repeat it. What the next rows are is asked for meanwhile: of sixes from pair to pair. Their sums so far,
+// which the second cache has, are asked for before they are needed.
 WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call *call, int32_t col,
                                  int32_t last, int64_t at, int64_t k, int64_t columns, int cols,
                                  bool sixes)
@@ -171,6 +199,7 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call
         WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
         {
             acc[c][v] = _mm512_setzero_ps();
+            __builtin_prefetch(&p->acc[at + c][v], 1, 3);
         }
     }
     for (int c = 0; !sixes && c < cols; c++)
@@ -227,12 +256,16 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
         if (k > 0 && k % FOLD == 0)
             fold(&p, cols);
         int64_t columns = call->cols - k < CHUNK ? call->cols - k : CHUNK;
-        load_panel(&p, call, row, last, k, columns, load, bytes);
+        load_panel(&p, call, row, last, k, columns, load);
         columns += columns % 2;
         int32_t c = 0;
         int32_t end = col + cols - 1;
-        for (; c + 4 < cols; c += 6)
+        struct ahead ahead = ahead_of(call, row, k, cols, bytes);
+        for (; c + 4 < cols; c += 6) {
+            ask_ahead(&ahead, bytes);
             multiply_chunk(&p, call, col + c, end, c, k, columns, 6, sixes);
+        }
+        ask_ahead(&ahead, bytes);
         if (c + 2 < cols)
             multiply_chunk(&p, call, col + c, end, c, k, columns, 4, sixes);
         else if (c < cols)
