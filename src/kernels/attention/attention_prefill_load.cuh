@@ -5,6 +5,7 @@
 #ifndef WEFT_KERNELS_ATTENTION_PREFILL_LOAD_CUH
 #define WEFT_KERNELS_ATTENTION_PREFILL_LOAD_CUH
 
+#include "src/kernels/attention/attention_longest.cuh"
 #include "src/kernels/attention/attention_row_lanes.cuh"
 #include "src/kernels/attention/attention_slices.cuh"
 #include "src/kernels/cuda/bulk.cuh"
@@ -248,16 +249,14 @@ DEVICE int32_t item_index(int32_t round)
     return round * blocks + (round % 2 ? blocks - 1 - block : block);
 }
 
-// Item `index` of the list of all items. False behind the last.
+// Item `index` of the list of all items, the longest first. False behind the last.
 DEVICE bool place_at(const struct weft__attention_device_args *args, int32_t lane, int32_t index,
                      struct place *at)
 {
     for (int32_t i = 0, before = 0; i * WARP < args->num_seqs; i++) {
         const struct scan scan = scan_of(args, i, lane);
-        if (place_find(args, at, index, &scan, before)) {
-            place_turn(args, at);
+        if (item_place(args, at, index, &scan, before, lane))
             return true;
-        }
         before += scan_total(&scan);
     }
     return false;

@@ -52,9 +52,7 @@ enum {
     SLICE_END = 2 + GROUPS,    // of those that multiply, at the end of a slice
     SLICES = HEAD <= 128,      // registers
     // Of a thread: 168 are what 65536 give each of 384.
-    LOAD_REGISTERS = HEAD > 128  ? 56
-                     : HEAD > 64 ? 72
-                                 : 88,
+    LOAD_REGISTERS = HEAD > 128 ? 56 : 88,
     WORK_REGISTERS = (168 * 3 - LOAD_REGISTERS) / 2,
 };
 
