@@ -126,14 +126,15 @@ DEVICE void tile_leave(const struct worker *own, int32_t ring, struct stage *at)
 // The products of queries and the next keys, on their way.
 DEVICE void scores_ask(const struct worker *own, float score[WEFT_M][KEYS / 8][4])
 {
-    const uint32_t q = shared_base() + queries_place(own->round) * QUERY_BYTES +
-                       own->group * 64 * HEAD * 2,
-                   k = tile_at(own->keys.index);
+    const uint64_t q = wgmma_uniform(
+                       wgmma_matrix(shared_base() + queries_place(own->round) * QUERY_BYTES +
+                                    own->group * 64 * HEAD * 2)),
+                   k = wgmma_uniform(wgmma_matrix(tile_at(own->keys.index)));
     wgmma_begin();
 #pragma unroll
     for (int32_t i = 0; i < DIM / 16; i++)
-        WGMMA_SCORES(&score[0][0][0], wgmma_matrix(q + i / 4 * 64 * 128 + i % 4 * 32),
-                     wgmma_matrix(k + i / 4 * KEYS * 128 + i % 4 * 32), i > 0);
+        WGMMA_SCORES(&score[0][0][0], wgmma_further(q, i / 4 * 64 * 128 + i % 4 * 32),
+                     wgmma_further(k, i / 4 * KEYS * 128 + i % 4 * 32), i > 0);
     wgmma_group_end();
 }
 
@@ -141,12 +142,13 @@ DEVICE void scores_ask(const struct worker *own, float score[WEFT_M][KEYS / 8][4
 DEVICE void values_ask(const struct worker *own, const uint32_t weight[KEYS / 16][WEFT_PARTS][4],
                        struct state *state)
 {
-    const uint32_t v = tile_at(WEFT_STAGES + own->values.index);
+    const uint64_t v =
+        wgmma_uniform(wgmma_matrix_across(tile_at(WEFT_STAGES + own->values.index), KEYS * 128));
     wgmma_begin();
 #pragma unroll
     for (int32_t i = 0; i < KEYS / 16; i++)
         WGMMA_VALUES(&state->acc[0][0][0], weight[i][0],
-                     wgmma_matrix_across(v + i * 16 * 128, KEYS * 128));
+                     wgmma_further(v, i * 16 * 128));
     wgmma_group_end();
 }
 
