@@ -360,8 +360,7 @@ static __device__ __noinline__ void rows_again(const struct weft__attention_devi
     }
 }
 
-// The end of a row that a lane has a part of: where its results go and what acc is multiplied by. nothing: 0 unless a number of it is
-// not finite.
+// The end of a row that a lane has a part of: where its results go and what acc is multiplied by. nothing: 0 unless its sum is not finite.
 struct closed {
     int64_t at;
     float by, nothing;
@@ -380,14 +379,20 @@ DEVICE struct closed row_close(const struct weft__attention_device_args *args,
     row.at = out_at(args, item->seq.lengths, own);
     row.by = WEIGHT_UNIT * row_end(args, item->seq.lengths, own, state->largest[m][half],
                                    sum * WEIGHT_UNIT, row.exists && lane % 4 == 0);
-    float infinite[2] = {sum * 0.0f, 0};
+    row.nothing = sum * 0.0f;
+    return row;
+}
+
+// 0 unless a number of the row is not finite.
+DEVICE float row_nothing(const struct closed *row, const float acc[DIM / 8][4], int32_t half)
+{
+    float infinite[2] = {row->nothing, 0};
 #pragma unroll
     for (int32_t t = 0; t < DIM / 8; t++)
 #pragma unroll
         for (int32_t i = 0; i < 2; i++)
-            infinite[i] = fmaf(state->acc[m][t][2 * half + i], 0.0f, infinite[i]);
-    row.nothing = row.exists ? infinite[0] + infinite[1] : 0;
-    return row;
+            infinite[i] = fmaf(acc[t][2 * half + i], 0.0f, infinite[i]);
+    return row->exists ? infinite[0] + infinite[1] : 0;
 }
 
 // Stores the warp's rows; those whose numbers are not finite are computed again.
@@ -401,7 +406,7 @@ DEVICE void rows_finish(const struct weft__attention_device_args *args, const st
 #pragma unroll
         for (int32_t half = 0; half < 2; half++) {
             const struct closed row = row_close(args, item, state, warp, lane, m, half);
-            nothing += row.nothing;
+            nothing += row_nothing(&row, state->acc[m], half);
             row_store(args, row.at, row.exists, wide, lane, state->acc[m], half, row.by);
             asm volatile("" ::: "memory"); // one row after the other: registers
         }
