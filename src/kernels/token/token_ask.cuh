@@ -10,22 +10,21 @@
 struct asker {
     uint32_t slot, parity;
     uint32_t behind, behind_parity;
-    int32_t ahead; // slots asked for, FLIGHT at most
+    int32_t ahead; // slots on their way, as far as is known
     uint64_t policy;
 };
 
-// Waits until the next slot may be asked for. Returns its barrier.
-DEVICE uint32_t slot_begin(struct asker *a)
+// Waits until the next slot may be asked for, with so many on their way at most. Returns its barrier.
+DEVICE uint32_t slot_begin(struct asker *a, int32_t flight)
 {
     const struct shared *s = shared_rest();
     barrier_wait(shared_address(s->empty) + 8 * a->slot, a->parity);
-    if (a->ahead < FLIGHT) {
-        a->ahead++;
-    } else {
+    for (; a->ahead >= flight; a->ahead--) {
         barrier_wait(shared_address(s->full) + 8 * a->behind, a->behind_parity);
         if (++a->behind == DEPTH)
             a->behind = 0, a->behind_parity ^= 1;
     }
+    a->ahead++;
     return shared_address(s->full) + 8 * a->slot;
 }
 
@@ -78,7 +77,7 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
 #pragma unroll 1
         for (int32_t slot = 0; slot < w.slots; slot++) {
             const int32_t column = slot_column(w.form, slot);
-            const uint32_t barrier = slot_begin(a);
+            const uint32_t barrier = slot_begin(a, FLIGHT);
             boxes_of_slot(ring + a->slot * SLOT, first, second, column,
                           w.form == PAIRS ? column : column + 16, at.row, barrier, a->policy);
             slot_next(a);
@@ -89,10 +88,10 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
 #else
 
 // A slot of two pieces, `apart` from one another.
-DEVICE void slot_ask(struct asker *a, const uint8_t *first, int32_t first_bytes,
+DEVICE void slot_ask(struct asker *a, int32_t flight, const uint8_t *first, int32_t first_bytes,
                      const uint8_t *second, int32_t second_bytes, uint32_t apart)
 {
-    const uint32_t barrier = slot_begin(a);
+    const uint32_t barrier = slot_begin(a, flight);
     const uint32_t to = shared_address(shared_memory()) + a->slot * SLOT;
     barrier_expect(barrier, (uint32_t)(first_bytes + second_bytes));
     copy_bulk_as(to, first, (uint32_t)first_bytes, barrier, a->policy);
@@ -107,7 +106,7 @@ DEVICE void pair_ask(struct asker *a, const uint8_t *first, const uint8_t *secon
 #pragma unroll 1
     for (int32_t left = tiles; left > 0; left -= TEAM_WARPS) {
         const int32_t bytes = min(left, TEAM_WARPS) * TILE;
-        slot_ask(a, first, bytes, second, bytes, TEAM_WARPS * TILE);
+        slot_ask(a, FLIGHT, first, bytes, second, bytes, TEAM_WARPS * TILE);
         first += TEAM_WARPS * TILE, second += TEAM_WARPS * TILE;
     }
 }
@@ -117,7 +116,7 @@ DEVICE void eights_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 {
 #pragma unroll 1
     for (int32_t t = 0; t < 2 * EIGHT_SLOTS; t += TEAM_WARPS)
-        slot_ask(a, rows + t * TILE, TEAM_WARPS * TILE, rows + (t + 8) * TILE,
+        slot_ask(a, FLIGHT, rows + t * TILE, TEAM_WARPS * TILE, rows + (t + 8) * TILE,
                  min(max(tiles - t - 8, 0), TEAM_WARPS) * TILE, TEAM_WARPS * TILE);
 }
 
@@ -127,16 +126,19 @@ DEVICE void eights_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 DEVICE void second_ask(struct asker *a, const uint8_t *rows, int32_t count,
                        const struct second_work *w)
 {
-    enum { BYTES = second_format::SECOND_TILE_BYTES };
+    enum { BYTES = second_format::SECOND_TILE_BYTES,
+           // as many bytes on their way as of other slots
+           FITTING = FLIGHT * SLOT / (2 * BYTES),
+           SECOND_FLIGHT = FITTING < DEPTH - TEAMS ? FITTING : DEPTH - TEAMS };
     const int64_t row_bytes = (int64_t)w->tiles * BYTES; // of sixteen rows
 #pragma unroll 1
     for (int32_t i = 0; i < count; i++, rows += w->columns ? 2 * row_bytes : row_bytes)
 #pragma unroll 1
         for (int32_t t = 0; t < w->tiles; t += w->columns ? 1 : 2)
             if (w->columns)
-                slot_ask(a, rows + t * BYTES, BYTES, rows + row_bytes + t * BYTES, BYTES, BYTES);
+                slot_ask(a, SECOND_FLIGHT, rows + t * BYTES, BYTES, rows + row_bytes + t * BYTES, BYTES, BYTES);
             else
-                slot_ask(a, rows + t * BYTES, min(w->tiles - t, 2) * BYTES, NULL, 0, 0);
+                slot_ask(a, SECOND_FLIGHT, rows + t * BYTES, min(w->tiles - t, 2) * BYTES, NULL, 0, 0);
 }
 
 // What the SM has of V or of down, where they have it.
@@ -158,7 +160,7 @@ DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 {
 #pragma unroll 1
     for (int32_t left = tiles; left > 0; left -= SLOT_TILES) {
-        const uint32_t bytes = (uint32_t)min(left, SLOT_TILES) * TILE, barrier = slot_begin(a);
+        const uint32_t bytes = (uint32_t)min(left, SLOT_TILES) * TILE, barrier = slot_begin(a, FLIGHT);
         barrier_expect(barrier, bytes);
         copy_bulk_as(shared_address(shared_memory()) + a->slot * SLOT, rows, bytes, barrier,
                      a->policy);
@@ -221,7 +223,7 @@ DEVICE void keys_ask(struct asker *a, const struct weft__token_layer *layer, int
     for (int32_t tile = 0; tile < at->left; tile++) {
         const int32_t key = at->seq.begin + (at->tile + tile) * KEYS, own = page;
         page = page_of(at, tile + 1);
-        const uint32_t barrier = slot_begin(a), to = shared_address(shared_keys(a->slot));
+        const uint32_t barrier = slot_begin(a, FLIGHT), to = shared_address(shared_keys(a->slot));
         boxes_ask(layer->k_map, layer->v_map, to, at->kv_head, own, key % PAGE, barrier);
         slot_next(a);
     }

@@ -239,6 +239,10 @@ DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struc
 
 #endif
 
+#if WEFT_SECOND
+#include "src/kernels/token/token_second_tile.cuh"
+#endif
+
 #if !PLAIN
 
 // X of both tiles of a slot: of column `first` of two blocks of rows, or of two columns of one.
@@ -497,8 +501,10 @@ DEVICE int32_t next_of_team(uint32_t seq, int32_t warp)
 
 #if WEFT_SECOND
 
-// Units of the second format of a matrix whose others have been multiplied: a tile of a slot each warp.
-DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
+// Units of the second format of a matrix whose others have been multiplied: a tile of a slot each warp. `ahead`: the first has been
+// taken.
+DEVICE void second_multiply(int32_t kind, bool last, bool ahead, struct second_tile *tile,
+                            int32_t warp, int32_t lane)
 {
     const struct second_work w = second_work_of(kind, last);
     const int32_t half = warp % TEAM_WARPS, units = second_units(kind, true);
@@ -515,16 +521,13 @@ DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
             const bool below = at >= w.block_slots; // of the second block
             const int32_t slot = below ? at - w.block_slots : at;
             const int32_t column = w.columns ? slot : 2 * slot + half;
-            const uint8_t *tile =
-                shared_memory() + turn.at * SLOT + half * second_format::SECOND_TILE_BYTES;
             float acc[2] = {below ? sum[1][0] : sum[0][0], below ? sum[1][1] : sum[0][1]};
-            slot_wait_turn(turn);
-            if (column < w.tiles) {
-                const second_format::one_x x =
-                    second_format::one_x_of(row, row + w.cols, column, lane);
-                second_format::one_multiply(&x, tile, 4, lane, acc);
-            }
-            slot_give_back(turn.at, float_bits(acc[0]) ^ float_bits(acc[1]), lane);
+            if (!ahead)
+                second_take(tile, turn, half, lane);
+            ahead = false;
+            if (column < w.tiles)
+                second_add(tile, row, w.cols, column, half, lane, acc);
+            second_end(tile, acc, lane);
             turn_next(&turn);
 #pragma unroll
             for (int32_t i = 0; i < 2; i++) {
@@ -580,6 +583,25 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
 
 #endif
 
+#if WEFT_SECOND
+
+// Down in the second format, all of it: the row of X comes while the first tiles do.
+DEVICE void second_down(const struct weft__token_args *args, int32_t layer, uint32_t turn,
+                        int32_t warp, int32_t lane)
+{
+    struct second_tile tile = {};
+    const bool last = layer == args->num_layers - 1;
+    const struct second_work w = second_work_of(DOWN, last);
+    const uint32_t first = walked_of(warp).x;
+    const bool ahead = next_of_team(first, warp) < second_units(DOWN, true) * w.slots;
+    if (ahead)
+        second_take(&tile, turn_of(first + next_of_team(first, warp)), warp % TEAM_WARPS, lane);
+    x_take(args, DOWN, turn, warp, lane);
+    second_multiply(DOWN, last, ahead, &tile, computed_here(warp), computed_here(lane));
+}
+
+#endif
+
 // In steps of one matrix, four a layer; the first layer has no Q, K, V.
 DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, int32_t own_lane)
 {
@@ -598,10 +620,17 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
             const uint2 walked = walked_of(warp);
             walked_set(warp, make_uint2(walked.x + s->place.left, walked.y));
         }
+#if WEFT_SECOND
+        if (kind == DOWN && is_second(args, DOWN, l)) {
+            second_down(args, l, turn, warp, lane);
+            continue;
+        }
+#endif
         matrix_multiply(args, step, turn, warp, lane);
 #if WEFT_SECOND
-        if (is_second(args, computed_here(step) & 3, step >> 2))
-            second_multiply(step & 3, step >> 2 == args->num_layers - 1, computed_here(own_warp),
+        struct second_tile tile = {};
+        if ((computed_here(step) & 3) == QKV && is_second(args, QKV, step >> 2))
+            second_multiply(QKV, false, false, &tile, computed_here(own_warp),
                             computed_here(own_lane));
 #endif
     }
