@@ -112,6 +112,9 @@ DEVICE void barriers_begin()
         barrier_init(shared_address(s->summed + i), MULTIPLIERS);
         barrier_init(shared_address(s->taken + i), 1);
     }
+    barrier_init(shared_address(&s->row_free), MULTIPLIERS);
+    for (int32_t i = 0; i < ROW_PARTS; i++)
+        barrier_init(shared_address(s->row_part + i), 1);
     barrier_init_end();
 }
 
@@ -134,8 +137,10 @@ DEVICE void block_begin()
         s->again = 0;
         s->attends = item >= 0;
         s->split = max(item, 0) % WEFT_SPLITS;
+        if (!PLAIN)
+            up_share_begin();
     }
-    if (i < 2 * KINDS)
+    if (i < 2 * KINDS && (PLAIN || i / 2 != UP))
         s->share[i / 2][i % 2] = share_begin(units_of(i / 2), (int32_t)blockIdx.x + i % 2);
     for (int32_t at = i; at < PART_BYTES / 16; at += WEFT__TOKEN_THREADS)
         ((uint4 *)s->queries)[at] = make_uint4(0, 0, 0, 0);
@@ -188,5 +193,9 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
         ask_all(&args);
     } else if (warp == MULTIPLIERS + 2) {
         heads_deliver_all(&args, lane);
+#if !PLAIN
+    } else if (warp == MULTIPLIERS + 3) {
+        down_rows_take(&args, lane);
+#endif
     }
 }

@@ -189,10 +189,10 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
             const int32_t row = k < 0 ? unit : v < 0 ? k : v;
             rows_ask(a, (const uint8_t *)of + row * row_bytes, w.tiles);
         } else if (kind == UP && form_of(UP) == EIGHTS) {
-            eights_ask(a, first + u * row_bytes, w.tiles);
-            eights_ask(a, up + u * row_bytes, w.tiles);
+            eights_ask(a, first + up_unit(u) * row_bytes, w.tiles);
+            eights_ask(a, up + up_unit(u) * row_bytes, w.tiles);
         } else if (kind == UP) {
-            pair_ask(a, first + u * row_bytes, up + u * row_bytes, w.tiles);
+            pair_ask(a, first + up_unit(u) * row_bytes, up + up_unit(u) * row_bytes, w.tiles);
         } else {
             pair_ask(a, first + 2 * u * row_bytes, first + (2 * u + 1) * row_bytes, w.tiles);
         }

@@ -428,22 +428,19 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
 
 #else
 
-// The row of X of a matrix, from the words of all SMs.
+// The row of X of a matrix, from the words of all SMs; that of down is taken by another warp.
 DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t turn, int32_t warp,
                    int32_t lane)
 {
     const int32_t row = kind == QKV  ? WEFT__TOKEN_ROW_qkv
-                        : kind == O  ? WEFT__TOKEN_ROW_attended
-                        : kind == UP ? WEFT__TOKEN_ROW_up
-                                     : WEFT__TOKEN_ROW_down;
+                        : kind == O ? WEFT__TOKEN_ROW_attended
+                                    : WEFT__TOKEN_ROW_up;
     if (warp == 0 && lane == 0)
         arrivals_wait(args, row, turn, (uint32_t)work_of(kind).cols / 32);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
     uint8_t *to = shared_row(kind);
     const uint8_t *words = (const uint8_t *)args->rows[row];
-    if (kind == DOWN)
-        row_take<WIDE, false>(words, turn, to);
-    else if (kind == O)
+    if (kind == O)
         row_take<ATTENDED, false>(words, turn, to);
     else
         row_take<EMBED, true>(words, turn, to);
@@ -452,8 +449,8 @@ DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t t
 
 // The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is; `ahead`: it has been
 // taken. `fixed`: slots of a unit divide the teams, so that a warp has the same columns of all units, and X of them is loaded once.
-DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fixed, int32_t next,
-                           struct turn_of_slot turn, bool ahead, struct tiles *tiles,
+DEVICE void units_multiply(int32_t kind, int32_t layer, enum form form, int32_t units, bool fixed,
+                           int32_t next, struct turn_of_slot turn, bool ahead, struct tiles *tiles,
                            struct turn_of_sums *sums, int32_t warp, int32_t lane)
 {
     const struct work w = work_of(kind);
@@ -472,12 +469,16 @@ DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fix
                 tiles_take(tiles, turn, half, lane);
             ahead = false;
             turn_next(&turn);
+            if (kind == DOWN)
+                down_row_wait(min(column_of(form, at) + half, w.tiles - 1), layer);
             tiles_add(tiles, form, !fixed, half, &x, row, w.cols, column_of(form, at) + half, lane,
                       sum);
             tiles_end(tiles, lane, sum);
         }
         sums_leave(sums, sum, warp, lane);
     }
+    if (kind == DOWN)
+        down_row_wait(w.tiles - 1, layer);
 }
 
 // Do slots of a unit of columns of the stream divide the teams?
@@ -503,7 +504,7 @@ DEVICE int32_t next_of_team(uint32_t seq, int32_t warp)
 
 // Units of the second format of a matrix whose others have been multiplied: a tile of a slot each warp. `ahead`: the first has been
 // taken.
-DEVICE void second_multiply(int32_t kind, bool last, bool ahead, struct second_tile *tile,
+DEVICE void second_multiply(int32_t kind, int32_t layer, bool last, bool ahead, struct second_tile *tile,
                             int32_t warp, int32_t lane)
 {
     const struct second_work w = second_work_of(kind, last);
@@ -525,6 +526,8 @@ DEVICE void second_multiply(int32_t kind, bool last, bool ahead, struct second_t
             if (!ahead)
                 second_take(tile, turn, half, lane);
             ahead = false;
+            if (kind == DOWN)
+                down_row_wait(min(column, w.tiles - 1), layer);
             if (column < w.tiles)
                 second_add(tile, row, w.cols, column, half, lane, acc);
             second_end(tile, acc, lane);
@@ -537,6 +540,8 @@ DEVICE void second_multiply(int32_t kind, bool last, bool ahead, struct second_t
         }
         sums_leave(&sums, sum, warp, lane);
     }
+    if (kind == DOWN)
+        down_row_wait(w.tiles - 1, layer);
     walked_set(warp, make_uint2(walked_of(warp).x + units * w.slots, sums.next));
 }
 
@@ -557,7 +562,8 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     if (HOLDS && next_of_team(first, warp) <
                      first_units(args, step & 3, step >> 2) * work_of(step & 3).slots)
         tiles_take(&tiles, turn_of(first + next_of_team(first, warp)), warp % TEAM_WARPS, lane);
-    x_take(args, step & 3, turn, warp, lane);
+    if ((step & 3) != DOWN)
+        x_take(args, step & 3, turn, warp, lane);
     const int32_t here = computed_here(step); // what follows from it is not kept while X is taken
     const int32_t kind = here & 3, layer = here >> 2, units = first_units(args, kind, layer);
     const uint2 walked = walked_of(warp);
@@ -566,14 +572,14 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     const bool ahead = HOLDS && next < units * work_of(kind).slots;
     struct turn_of_sums sums = {walked.y};
     if (HOLDS && kind == QKV) // texts of their own
-        units_multiply(QKV, ROWS_ALONE, units, QKV_FIXED, next, slot, ahead, &tiles, &sums, warp,
+        units_multiply(QKV, layer, ROWS_ALONE, units, QKV_FIXED, next, slot, ahead, &tiles, &sums, warp,
                        lane);
     else if (UP_EIGHTS && kind == UP)
-        units_multiply(UP, EIGHTS, units, HOLDS, next, slot, ahead, &tiles, &sums, warp, lane);
+        units_multiply(UP, layer, EIGHTS, units, HOLDS, next, slot, ahead, &tiles, &sums, warp, lane);
     else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
-        units_multiply(kind, PAIRS, units, true, next, slot, ahead, &tiles, &sums, warp, lane);
+        units_multiply(kind, layer, PAIRS, units, true, next, slot, ahead, &tiles, &sums, warp, lane);
     else
-        units_multiply(kind, HOLDS ? PAIRS : form_of(kind), units, false, next, slot, ahead, &tiles,
+        units_multiply(kind, layer, HOLDS ? PAIRS : form_of(kind), units, false, next, slot, ahead, &tiles,
                        &sums, warp, lane);
     const int32_t now = computed_here(step); // these are not kept either
     walked_set(warp, make_uint2(walked_of(warp).x +
@@ -586,8 +592,8 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
 #if WEFT_SECOND
 
 // Down in the second format, all of it: the row of X comes while the first tiles do.
-DEVICE void second_down(const struct weft__token_args *args, int32_t layer, uint32_t turn,
-                        int32_t warp, int32_t lane)
+DEVICE void second_down(const struct weft__token_args *args, int32_t layer, int32_t warp,
+                        int32_t lane)
 {
     struct second_tile tile = {};
     const bool last = layer == args->num_layers - 1;
@@ -596,8 +602,7 @@ DEVICE void second_down(const struct weft__token_args *args, int32_t layer, uint
     const bool ahead = next_of_team(first, warp) < second_units(DOWN, true) * w.slots;
     if (ahead)
         second_take(&tile, turn_of(first + next_of_team(first, warp)), warp % TEAM_WARPS, lane);
-    x_take(args, DOWN, turn, warp, lane);
-    second_multiply(DOWN, last, ahead, &tile, computed_here(warp), computed_here(lane));
+    second_multiply(DOWN, layer, last, ahead, &tile, computed_here(warp), computed_here(lane));
 }
 
 #endif
@@ -622,15 +627,19 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
         }
 #if WEFT_SECOND
         if (kind == DOWN && is_second(args, DOWN, l)) {
-            second_down(args, l, turn, warp, lane);
+            second_down(args, l, warp, lane);
             continue;
         }
 #endif
         matrix_multiply(args, step, turn, warp, lane);
+#if !PLAIN
+        if (kind == O && lane == 0) // its X has been read
+            barrier_arrive(shared_address(&shared_rest()->row_free));
+#endif
 #if WEFT_SECOND
         struct second_tile tile = {};
         if ((computed_here(step) & 3) == QKV && is_second(args, QKV, step >> 2))
-            second_multiply(QKV, false, false, &tile, computed_here(own_warp),
+            second_multiply(QKV, 0, false, false, &tile, computed_here(own_warp),
                             computed_here(own_lane));
 #endif
     }
