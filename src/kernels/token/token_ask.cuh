@@ -6,25 +6,21 @@
 
 #include "src/kernels/token/token_shared.cuh"
 
-// The next slot, and the one whose bytes must have come before it is asked for.
+// The next slot. Two warps ask, for slots in turn: what a slot costs the one thread that asks is what memory waits for else.
 struct asker {
     uint32_t slot, parity;
-    uint32_t behind, behind_parity;
-    int32_t ahead; // slots on their way, as far as is known
+    bool passes; // the next is the other's
     uint64_t policy;
 };
 
 // Waits until the next slot may be asked for, with so many on their way at most. Returns its barrier.
-DEVICE uint32_t slot_begin(struct asker *a, int32_t flight)
+DEVICE uint32_t slot_begin(const struct asker *a, uint32_t flight)
 {
     const struct shared *s = shared_rest();
+    const bool before = a->slot < flight; // the one that must have come is of the time before
+    const uint32_t behind = a->slot - flight + (before ? DEPTH : 0);
     barrier_wait(shared_address(s->empty) + 8 * a->slot, a->parity);
-    for (; a->ahead >= flight; a->ahead--) {
-        barrier_wait(shared_address(s->full) + 8 * a->behind, a->behind_parity);
-        if (++a->behind == DEPTH)
-            a->behind = 0, a->behind_parity ^= 1;
-    }
-    a->ahead++;
+    barrier_wait(shared_address(s->full) + 8 * behind, a->parity ^ !before);
     return shared_address(s->full) + 8 * a->slot;
 }
 
@@ -32,6 +28,16 @@ DEVICE void slot_next(struct asker *a)
 {
     if (++a->slot == DEPTH)
         a->slot = 0, a->parity ^= 1;
+    a->passes = !a->passes;
+}
+
+// Is the next slot the other warp's? Then it is passed over.
+DEVICE bool slot_passes(struct asker *a)
+{
+    const bool passes = a->passes;
+    if (passes)
+        slot_next(a);
+    return passes;
 }
 
 #if PLAIN
@@ -76,6 +82,8 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
         const void *second = w.form == PAIRS ? layer->maps[WEFT__TOKEN_MAP_up] : first;
 #pragma unroll 1
         for (int32_t slot = 0; slot < w.slots; slot++) {
+            if (slot_passes(a))
+                continue;
             const int32_t column = slot_column(w.form, slot);
             const uint32_t barrier = slot_begin(a, FLIGHT);
             boxes_of_slot(ring + a->slot * SLOT, first, second, column,
@@ -88,9 +96,11 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
 #else
 
 // A slot of two pieces, `apart` from one another.
-DEVICE void slot_ask(struct asker *a, int32_t flight, const uint8_t *first, int32_t first_bytes,
+DEVICE void slot_ask(struct asker *a, uint32_t flight, const uint8_t *first, int32_t first_bytes,
                      const uint8_t *second, int32_t second_bytes, uint32_t apart)
 {
+    if (slot_passes(a))
+        return;
     const uint32_t barrier = slot_begin(a, flight);
     const uint32_t to = shared_address(shared_memory()) + a->slot * SLOT;
     barrier_expect(barrier, (uint32_t)(first_bytes + second_bytes));
@@ -129,7 +139,7 @@ DEVICE void second_ask(struct asker *a, const uint8_t *rows, int32_t count,
     enum { BYTES = second_format::SECOND_TILE_BYTES,
            // as many bytes on their way as of other slots
            FITTING = FLIGHT * SLOT / (2 * BYTES),
-           SECOND_FLIGHT = FITTING < DEPTH - TEAMS ? FITTING : DEPTH - TEAMS };
+           SECOND_FLIGHT = FITTING < MOST_FLIGHT ? FITTING : MOST_FLIGHT };
     const int64_t row_bytes = (int64_t)w->tiles * BYTES; // of sixteen rows
 #pragma unroll 1
     for (int32_t i = 0; i < count; i++, rows += w->columns ? 2 * row_bytes : row_bytes)
@@ -159,14 +169,8 @@ DEVICE void second_part_ask(struct asker *a, const struct weft__token_layer *lay
 DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 {
 #pragma unroll 1
-    for (int32_t left = tiles; left > 0; left -= SLOT_TILES) {
-        const uint32_t bytes = (uint32_t)min(left, SLOT_TILES) * TILE, barrier = slot_begin(a, FLIGHT);
-        barrier_expect(barrier, bytes);
-        copy_bulk_as(shared_address(shared_memory()) + a->slot * SLOT, rows, bytes, barrier,
-                     a->policy);
-        rows += SLOT_TILES * TILE;
-        slot_next(a);
-    }
+    for (int32_t left = tiles; left > 0; left -= SLOT_TILES, rows += SLOT_TILES * TILE)
+        slot_ask(a, FLIGHT, rows, min(left, SLOT_TILES) * TILE, NULL, 0, 0);
 }
 
 // The SM's part of a matrix.
@@ -223,6 +227,8 @@ DEVICE void keys_ask(struct asker *a, const struct weft__token_layer *layer, int
     for (int32_t tile = 0; tile < at->left; tile++) {
         const int32_t key = at->seq.begin + (at->tile + tile) * KEYS, own = page;
         page = page_of(at, tile + 1);
+        if (slot_passes(a))
+            continue;
         const uint32_t barrier = slot_begin(a, FLIGHT), to = shared_address(shared_keys(a->slot));
         boxes_ask(layer->k_map, layer->v_map, to, at->kv_head, own, key % PAGE, barrier);
         slot_next(a);
@@ -251,11 +257,11 @@ DEVICE void norms_ask(const struct weft__token_layer *layer)
 
 #endif
 
-// By one lane.
-DEVICE void ask_all(const struct weft__token_args *args)
+// By one lane; second: of the second warp.
+DEVICE void ask_all(const struct weft__token_args *args, bool second)
 {
     const struct shared *s = shared_rest();
-    struct asker a = {0, 1, 0, 0, 0, policy_once()};
+    struct asker a = {0, 1, second, policy_once()};
 #if !PLAIN
     struct weft__token_layer layer = args->layers[0];
 #endif

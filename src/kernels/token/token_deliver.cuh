@@ -330,7 +330,7 @@ DEVICE void deliver_all(const struct weft__token_args *args, int32_t own_lane)
     }
 }
 
-// By the second warp: half of the units of Q, K, V.
+// By the second warp: half of the units of Q, K, V; X of down.
 DEVICE void heads_deliver_all(const struct weft__token_args *args, int32_t lane)
 {
     const struct shared *s = shared_rest();
@@ -348,6 +348,10 @@ DEVICE void heads_deliver_all(const struct weft__token_args *args, int32_t lane)
             const bool last = l + 1 == layers, second = is_second(args, kind, l);
             if (PLAIN || kind != DOWN)
                 part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
+#if !PLAIN
+            if (kind == UP) // X of O has been read
+                down_row_take(args, s->launch * layers + l + 1, lane);
+#endif
 #pragma unroll 1
             for (int32_t u = s->share[kind][0]; u < s->share[kind][1]; u++)
                 unit_skip(&d, kind, last, second);

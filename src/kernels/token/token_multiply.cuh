@@ -632,10 +632,6 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
         }
 #endif
         matrix_multiply(args, step, turn, warp, lane);
-#if !PLAIN
-        if (kind == O && lane == 0) // its X has been read
-            barrier_arrive(shared_address(&shared_rest()->row_free));
-#endif
 #if WEFT_SECOND
         struct second_tile tile = {};
         if ((computed_here(step) & 3) == QKV && is_second(args, QKV, step >> 2))

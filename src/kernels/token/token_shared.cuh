@@ -39,6 +39,8 @@ enum {
     READERS = 2, // of a slot count as so many
     DEPTH = WEFT_SLOTS,
     FLIGHT = WEFT__TOKEN_FLIGHT(SLOT, PLAIN),
+    // of slots on their way: teams in front of a slot, and a warp that asks before the other, know its time by a parity
+    MOST_FLIGHT = DEPTH - TEAMS < DEPTH / 2 ? DEPTH - TEAMS : DEPTH / 2,
     Q_K_UNITS = (ATTENDED + WEFT_KV_HEADS * WEFT_HEAD_DIM) / 16,
     V_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16,
     PLACES = 3, // of sums that are not delivered yet
@@ -77,7 +79,7 @@ struct shared {
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     int32_t up_paired, up_last; // units of gate and up: those of whole rounds, the first of the others
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
-    uint64_t row_free, row_part[ROW_PARTS]; // X of down: may be written, is there
+    uint64_t row_part[ROW_PARTS]; // of X of down: is there
 };
 
 enum { SHARED_AT = RING_BYTES + X_BYTES + LONG_X_BYTES };
@@ -361,7 +363,7 @@ DEVICE void row_take(const uint8_t *words, uint32_t turn, uint8_t *to)
     }
 }
 
-// X of down by a warp of its own, while gate and up are multiplied: part by part, as it comes. The counter says when to look.
+// X of down by the second warp that delivers, while gate and up are multiplied: part by part, as it comes. The counter says when to look.
 DEVICE void down_row_take(const struct weft__token_args *args, uint32_t turn, int32_t lane)
 {
     enum { UNITS = WIDE / 32, EACH = 2, STEP = EACH * WARP };
@@ -393,17 +395,6 @@ DEVICE void down_row_take(const struct weft__token_args *args, uint32_t turn, in
         __syncwarp();
         if (lane == 0 && ((first + STEP) % PART_UNITS == 0 || first + STEP >= UNITS))
             barrier_arrive(shared_address(shared_rest()->row_part + first / PART_UNITS));
-    }
-}
-
-DEVICE void down_rows_take(const struct weft__token_args *args, int32_t lane)
-{
-    const struct shared *s = shared_rest();
-    const int32_t layers = args->num_layers;
-#pragma unroll 1
-    for (int32_t l = 0; l < layers; l++) {
-        barrier_wait(shared_address(&shared_rest()->row_free), (uint32_t)l & 1);
-        down_row_take(args, s->launch * layers + l + 1, lane);
     }
 }
 
