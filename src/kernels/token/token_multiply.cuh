@@ -180,7 +180,8 @@ static_assert(!TILE_MIN || (ONE_OFFSET(0, 0) == 1 && ONE_OFFSET(1, 0) == 1 && SI
 DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struct tile_x *x,
                      int32_t lane, float acc[2])
 {
-    int32_t low[4] = {x->start[0], x->start[1], x->start[0], x->start[1]}, high[4];
+    // two chains side by side; what follows from the low nibbles is added to the high ones' at the end
+    int32_t low[4] = {x->start[0], x->start[1], x->start[0], x->start[1]}, high[4] = {};
     const uint32_t l = (uint32_t)computed_here(lane);
     uint2 b[4];
     (void)half;
@@ -192,22 +193,16 @@ DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struc
         const uint4 w = t->codes[i][p];
         const uint32_t a[4] = {~(w.x & 0x0f0f0f0fu), ~(w.y & 0x0f0f0f0fu), ~(w.z & 0x0f0f0f0fu),
                                ~(w.w & 0x0f0f0f0fu)};
+        const uint32_t whole[4] = {w.x, w.y, w.z, w.w};
         mma_s8_k32(low, a, b[p].x, b[p].y);
-    }
-#pragma unroll
-    for (int32_t k = 0; k < 4; k++)
-        high[k] = low[k];
-#pragma unroll
-    for (int32_t p = 0; p < 4; p++) {
-        const uint32_t a[4] = {t->codes[i][p].x, t->codes[i][p].y, t->codes[i][p].z,
-                               t->codes[i][p].w};
-        mma_u8_k32(high, a, b[p].x, b[p].y);
+        mma_u8_k32(high, whole, b[p].x, b[p].y);
     }
 #pragma unroll
     for (int32_t h = 0; h < 2; h++)
 #pragma unroll
         for (int32_t j = 0; j < 2; j++) {
-            const float dot = __int_as_float(h ? high[2 * j + 1] : low[2 * j]) - MAGIC;
+            const int32_t sum = h ? high[2 * j + 1] + low[2 * j + 1] : low[2 * j];
+            const float dot = __int_as_float(sum) - MAGIC;
 #if HOLDS_SUPER
             const float2 d = f16x2_float2(t->scales[i].d[j]);
             const uint32_t fine = t->scales[i].fine[j];
