@@ -54,15 +54,15 @@ DEVICE struct held_scales held_scales_load(const uint8_t *tile, int32_t lane, ui
     const int32_t r = lane / 4, c = lane % 4;
     struct held_scales s;
 #if HOLDS_SUPER
+    // Units 2 c and 2 c + 1: six bits in a place, or two above four elsewhere.
+    const uint32_t pair = c % 2 ? 0x7632 : 0x5410, right = c < 2 ? 0 : 2;
+    const uint32_t upper = c < 2 ? 0x3f3f3f3fu : 0x30303030u, lower = c < 2 ? 0 : 0x0f0f0f0fu;
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
         const uint4 w = *(const uint4 *)(tile + 4 * PAIR_LOW + (r + 8 * i) * 16);
-        const uint32_t scale =
-            c < 2 ? w.y & 0x3f3f3f3fu : (w.w & 0x0f0f0f0fu) | (w.y >> 2 & 0x30303030u);
-        const uint32_t min =
-            c < 2 ? w.z & 0x3f3f3f3fu : (w.w >> 4 & 0x0f0f0f0fu) | (w.z >> 2 & 0x30303030u);
         s.d[i] = w.x;
-        s.fine[i] = byte_permute(scale, min, c % 2 ? 0x7632 : 0x5410);
+        s.fine[i] = (byte_permute(w.y, w.z, pair) >> right & upper) |
+                    (byte_permute(w.w, w.w >> 4, pair) & lower);
         *loaded ^= w.x;
     }
 #else
