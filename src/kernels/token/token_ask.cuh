@@ -6,21 +6,28 @@
 
 #include "src/kernels/token/token_shared.cuh"
 
-// The next slot. Two warps ask, for slots in turn: what a slot costs the one thread that asks is what memory waits for else.
+// The next slot, and the one whose bytes must have come before it is asked for. Two warps ask, for slots in turn: what a slot costs the
+// one thread that asks is what memory waits for else. Each waits for the bytes of all slots, so that a slot is asked for when all before
+// it but so many have come.
 struct asker {
     uint32_t slot, parity;
-    bool passes; // the next is the other's
+    uint32_t behind, behind_parity;
+    int32_t ahead; // slots before the next that may be on their way
+    bool passes;   // the next is the other's
     uint64_t policy;
 };
 
 // Waits until the next slot may be asked for, with so many on their way at most. Returns its barrier.
-DEVICE uint32_t slot_begin(const struct asker *a, uint32_t flight)
+DEVICE uint32_t slot_begin(struct asker *a, int32_t flight)
 {
     const struct shared *s = shared_rest();
-    const bool before = a->slot < flight; // the one that must have come is of the time before
-    const uint32_t behind = a->slot - flight + (before ? DEPTH : 0);
     barrier_wait(shared_address(s->empty) + 8 * a->slot, a->parity);
-    barrier_wait(shared_address(s->full) + 8 * behind, a->parity ^ !before);
+#pragma unroll 1
+    for (; a->ahead >= flight; a->ahead--) {
+        barrier_wait(shared_address(s->full) + 8 * a->behind, a->behind_parity);
+        if (++a->behind == DEPTH)
+            a->behind = 0, a->behind_parity ^= 1;
+    }
     return shared_address(s->full) + 8 * a->slot;
 }
 
@@ -28,6 +35,7 @@ DEVICE void slot_next(struct asker *a)
 {
     if (++a->slot == DEPTH)
         a->slot = 0, a->parity ^= 1;
+    a->ahead++;
     a->passes = !a->passes;
 }
 
@@ -96,7 +104,7 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
 #else
 
 // A slot of two pieces, `apart` from one another.
-DEVICE void slot_ask(struct asker *a, uint32_t flight, const uint8_t *first, int32_t first_bytes,
+DEVICE void slot_ask(struct asker *a, int32_t flight, const uint8_t *first, int32_t first_bytes,
                      const uint8_t *second, int32_t second_bytes, uint32_t apart)
 {
     if (slot_passes(a))
@@ -261,7 +269,7 @@ DEVICE void norms_ask(const struct weft__token_layer *layer)
 DEVICE void ask_all(const struct weft__token_args *args, bool second)
 {
     const struct shared *s = shared_rest();
-    struct asker a = {0, 1, second, policy_once()};
+    struct asker a = {0, 1, 0, 0, 0, second, policy_once()};
 #if !PLAIN
     struct weft__token_layer layer = args->layers[0];
 #endif
