@@ -40,7 +40,7 @@ enum {
     DEPTH = WEFT_SLOTS,
     FLIGHT = WEFT__TOKEN_FLIGHT(SLOT, PLAIN),
     // of slots on their way: teams in front of a slot, and a warp that asks before the other, know its time by a parity
-    MOST_FLIGHT = DEPTH - TEAMS < DEPTH / 2 ? DEPTH - TEAMS : DEPTH / 2,
+    MOST_FLIGHT = DEPTH - TEAMS < (DEPTH - 1) / 2 ? DEPTH - TEAMS : (DEPTH - 1) / 2,
     Q_K_UNITS = (ATTENDED + WEFT_KV_HEADS * WEFT_HEAD_DIM) / 16,
     V_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16,
     PLACES = 3, // of sums that are not delivered yet
