@@ -2,7 +2,8 @@
 // Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16 in registers (attention_widen_avx512.h), and
 // the softmax of all pairs. Part of attention_pairs_avx512bf16.c; attention_few_amx.c takes the softmax.
 //
-//      keys     of two, 32 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike
+//      keys     of two, 32 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike.
+//               For 16 rows of one, 64 codes -> the same
 //      values   of two keys, 64 columns: unpacked to pairs first, then the same -> 4 vectors of 16 columns. In part l,
 //               vector v has columns 16 l + 4 v .. 16 l + 4 v + 3
 #ifndef WEFT_KERNELS_ATTENTION_CODES_AVX512BF16_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What attention by products of pairs (attention_pairs_avx512bf16.c) keeps for the rows of a tile, and what they see.
 //
-//      q       [block of rows][vector][row][pair of elements]  pairs of bf16; of codes in the order of unpacking
-//                                                              (attention_codes_avx512bf16.h)
+//      q       [block of rows][vector][16]                     pairs of bf16 (place_of_pair()); of codes in the order of
+//                                                              unpacking (attention_codes_avx512bf16.h)
 //      scores  [vector][lane]                                  f32
 //      weight  [block of rows][pair of keys][row]              pairs of bf16
 //      acc     [block of rows][group of columns][row][16 ..]   f32, columns in the order of unpacking (store_row())

@@ -2,10 +2,9 @@
 // Attention over caches of bf16 and of codes of a byte by products of pairs: vdpbf16ps multiplies twice as many numbers
 // as an f32 multiply-add of the same width. Queries are bf16, weights are rounded to it, sums are f32.
 //
-// Lanes are rows. A pair of elements of a key, broadcast from where it lies, meets 16 rows; so keys are not turned round,
-// and the softmax goes through a block without looking across lanes. Of 8 rows a vector has two pairs of elements, of 4 rows
-// four, and as many lanes are added up at the end: a vector of scores is of that many keys then (row_of(), key_of()).
-// attention_pairs.h says where things lie.
+// A vector of a key is spread four ways, every fourth pair of elements four times each, and meets the same pairs of four rows, so
+// that a load of queries serves several keys and of a sum four lanes are added up. Lanes of scores are rows: of 8 rows a vector has
+// two keys, of 4 rows four (row_of(), key_of()). attention_pairs.h says where things lie.
 //
 // The keys of a block are scored for all blocks of rows, then come its values; each asks for the lines of the next block
 // while it goes, as attention_few.h does.
@@ -185,7 +184,7 @@ INLINE void add_rows(const struct rows *s, const int lanes, int32_t b, int first
     {                                                                                              \
         const int32_t rows = s->rows - b * (lanes);                                                \
         for (int first = 0; first < (lanes) && first < rows; first += VALUE_ROWS)                  \
-            add_rows(s, lanes, b, first, ahead && first == 0 ? ASK_NEAR | ASK_FAR : 0);            \
+            add_rows(s, lanes, b, first, ahead &&first == 0 ? ASK_NEAR | ASK_FAR : 0);             \
     }
 
 ADD_COLUMNS(4)
