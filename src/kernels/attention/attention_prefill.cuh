@@ -77,14 +77,8 @@ DEVICE void item_set(const struct weft__attention_device_args *args, const struc
 {
     const struct lengths lengths = at->seq.lengths;
     const struct rows rows = rows_of(args, at);
-    if (lane == 0) {
+    if (lane == 0)
         item->seq = at->seq, item->rows = rows;
-        item->pages = pages_of(args, lengths.seq);
-        item->planes[0] = args->k, item->planes[1] = args->v;
-        for (int32_t i = 0; i < 2; i++)
-            item->planes[i].data = (const uint8_t *)item->planes[i].data +
-                                   at->kv_head * item->planes[i].head_stride * BYTES;
-    }
     if (lane < WARPS) {
         const int32_t first = lane * WARP_ROWS, last = min(first + WARP_ROWS, rows.count) - 1;
         const int32_t first_token = row_at(args, rows, first).token;
@@ -100,6 +94,11 @@ DEVICE void item_set(const struct weft__attention_device_args *args, const struc
     item->slices = 1;
     if (unit.slices > 1)
         item_take_slice(unit, item);
+    item->pages = pages_of(args, lengths.seq);
+    item->planes[0] = args->k, item->planes[1] = args->v;
+    for (int32_t i = 0; i < 2; i++)
+        item->planes[i].data = (const uint8_t *)item->planes[i].data +
+                               rows.kv_head * item->planes[i].head_stride * BYTES;
 }
 
 // Item `index` of the list of all items, if among the scan's sequences; `before` is how many are ahead of theirs. By a warp.

@@ -342,7 +342,7 @@ extern "C" __global__ void __launch_bounds__((WARPS + LOADERS) * WARP, 1)
     let_next_start();
     __syncthreads();
     wait_for_previous();
-    if (threadIdx.x / WARP == WARPS) // while it has registers
+    if (threadIdx.x / WARP == WARPS + FINDER) // while it has registers
         item_first(&args, &shared, (int32_t)threadIdx.x % WARP);
     if (threadIdx.x >= WARPS * WARP) {
         registers_give<LOAD_REGISTERS>();
