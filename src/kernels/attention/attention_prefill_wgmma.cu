@@ -186,17 +186,15 @@ DEVICE void weights_exp(const struct weft__attention_device_args *args, uint32_t
     state->sum[0][0] += sum[0] + sum[1], state->sum[0][1] += sum[2] + sum[3];
 }
 
-// Scores of a tile to weights, in place; true if acc is to be multiplied by factor.
-DEVICE bool weights_make(const struct weft__attention_device_args *args, const struct item *item,
-                         const struct worker *own, int32_t key0, struct state *state,
-                         float score[WEFT_M][KEYS / 8][4], float factor[WEFT_M][2])
+// What the weights of a tile are measured against follows its scores, and sums; true if acc is to be multiplied by factor.
+DEVICE bool scores_end(const struct weft__attention_device_args *args, const struct item *item,
+                       const struct worker *own, int32_t key0, struct state *state,
+                       float score[WEFT_M][KEYS / 8][4], float factor[WEFT_M][2])
 {
     tile_prepare(args, item, key0, own->warp, own->lane, score);
     if (key0 < item->by_all[own->warp].begin || key0 + KEYS > item->by_all[own->warp].end)
         tile_mask(args, item, key0, own->warp, own->lane, score);
-    const bool follows = largest_follow(args, own->warp, own->lane, state, score, factor);
-    weights_exp(args, (uint32_t)args->boxed >> 1, state, score[0]);
-    return follows;
+    return largest_follow(args, own->warp, own->lane, state, score, factor);
 }
 
 DEVICE void weights_take(const float score[WEFT_M][KEYS / 8][4],
@@ -207,7 +205,7 @@ DEVICE void weights_take(const float score[WEFT_M][KEYS / 8][4],
         weights_narrow(score[0], 2 * t, weight[t]);
 }
 
-// The scores of the next tile beside the values of the one before it, whose products `weight` waits for.
+// The scores of the next tile, and the values of the one before it, whose products `weight` waits for.
 DEVICE void tile_work(const struct weft__attention_device_args *args, const struct item *item,
                       struct worker *own, int32_t key0, struct state *state,
                       uint32_t weight[KEYS / 16][WEFT_PARTS][4])
@@ -220,15 +218,16 @@ DEVICE void tile_work(const struct weft__attention_device_args *args, const stru
     turn_give(own);
     WGMMA_WAIT(1);
     tile_leave(own, 0, &own->keys);
-    const bool follows = weights_make(args, item, own, key0, state, score, factor);
-    // A loop between the weights and the wait for the values: the assembler would wait first.
-    if (key0 + KEYS < item->end_key)
-        tile_wait(own, 0, &own->keys);
+    const bool follows = scores_end(args, item, own, key0, state, score, factor);
+    // The products of values end about here, and their place is wanted: what comes into it has a trip to L2 before it.
     WGMMA_WAIT(0);
     tile_leave(own, WEFT_STAGES, &own->values);
     if (follows)
         acc_follow(state, factor);
+    weights_exp(args, (uint32_t)args->boxed >> 1, state, score[0]);
     weights_take(score, weight);
+    if (key0 + KEYS < item->end_key)
+        tile_wait(own, 0, &own->keys);
 }
 
 // The item of the worker's round, once its queries are there.
@@ -271,7 +270,8 @@ DEVICE void item_work(const struct weft__attention_device_args *args, const stru
     uint32_t weight[KEYS / 16][WEFT_PARTS][4];
     float factor[WEFT_M][2];
     state_begin(state);
-    weights_make(args, item, own, begin, state, score, factor);
+    scores_end(args, item, own, begin, state, score, factor);
+    weights_exp(args, (uint32_t)args->boxed >> 1, state, score[0]);
     weights_take(score, weight);
     if (begin + KEYS < end)
         tile_wait(own, 0, &own->keys);
