@@ -185,9 +185,9 @@ static weft_status plan_packed(const weft_attention_desc *desc,
     int32_t *const copied =
         weft__attention_has_boxes(desc, limits) ? &launch->boxes : &launch->copied_rows;
     weft__attention_want_decode(constants,
-                                weft__attention_has_boxes(desc, limits)
-                                    ? 1
-                                    : weft__attention_rows_how(desc, limits),
+                                weft__attention_has_boxes(desc, limits)  ? 1
+                                : weft__attention_has_rows(desc, limits) ? 2
+                                                                         : 0,
                                 choice, copied);
     weft__attention_plan_cluster(desc, limits, constants, choice);
     // In chunks, decode has sequences of few rows alone where there is prefill: an item a KV head.

@@ -73,18 +73,14 @@ static inline bool weft__attention_has_boxes(const weft_attention_desc *desc,
            desc->kv.page_size % WEFT__ATTENTION_KEYS == 0 && desc->ring_len == 0;
 }
 
-// Or, of pages of no whole sixteens, in rows that the copy engine brings (attention_ring.cuh)? WEFT_BOXES: 2, or, of rows of 256 bytes, 3: it
-// has places for half of them in the time that memory takes for all (NOTES.md); 0: no.
-static inline int32_t weft__attention_rows_how(const weft_attention_desc *desc,
-                                               const struct weft__cuda_limits *limits)
+// Or, of pages of no whole sixteens, in rows that the copy engine brings (attention_ring.cuh)? Rows of 256 bytes are faster in pieces of 16
+// (NOTES.md).
+static inline bool weft__attention_has_rows(const weft_attention_desc *desc,
+                                            const struct weft__cuda_limits *limits)
 {
-    const bool serves = limits->sm >= 90 && !weft__attention_is_byte(&desc->kv) &&
-                        desc->kv.page_size % WEFT__ATTENTION_KEYS != 0 && desc->ring_len == 0;
-    if (!serves)
-        return 0;
-    return desc->kv.head_dim > 192 && desc->kv.head_dim % 16 == 0 ? 2
-           : desc->kv.head_dim == 128                             ? 3
-                                                                  : 0;
+    return limits->sm >= 90 && !weft__attention_is_byte(&desc->kv) && desc->kv.head_dim > 192 &&
+           desc->kv.head_dim % 16 == 0 && desc->kv.page_size % WEFT__ATTENTION_KEYS != 0 &&
+           desc->ring_len == 0;
 }
 
 // attention_decode_cuda.c. Ring and blocks: as many bytes under way as an SM can hold with two blocks on it. False: they do not fit.

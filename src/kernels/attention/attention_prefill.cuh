@@ -77,14 +77,8 @@ DEVICE void item_set(const struct weft__attention_device_args *args, const struc
 {
     const struct lengths lengths = at->seq.lengths;
     const struct rows rows = rows_of(args, at);
-    if (lane == 0) {
+    if (lane == 0)
         item->seq = at->seq, item->rows = rows;
-        item->pages = pages_of(args, lengths.seq);
-        item->planes[0] = args->k, item->planes[1] = args->v;
-        for (int32_t i = 0; i < 2; i++)
-            item->planes[i].data = (const uint8_t *)item->planes[i].data +
-                                   at->kv_head * item->planes[i].head_stride * BYTES;
-    }
     if (lane < WARPS) {
         const int32_t first = lane * WARP_ROWS, last = min(first + WARP_ROWS, rows.count) - 1;
         const int32_t first_token = row_at(args, rows, first).token;
@@ -100,6 +94,11 @@ DEVICE void item_set(const struct weft__attention_device_args *args, const struc
     item->slices = 1;
     if (unit.slices > 1)
         item_take_slice(unit, item);
+    item->pages = pages_of(args, lengths.seq);
+    item->planes[0] = args->k, item->planes[1] = args->v;
+    for (int32_t i = 0; i < 2; i++)
+        item->planes[i].data = (const uint8_t *)item->planes[i].data +
+                               rows.kv_head * item->planes[i].head_stride * BYTES;
 }
 
 // Item `index` of the list of all items, if among the scan's sequences; `before` is how many are ahead of theirs. By a warp.
@@ -192,20 +191,20 @@ DEVICE bool largest_follow(const struct weft__attention_device_args *args, int32
     float most[WEFT_M][2];
     bool follows = false;
 #pragma unroll
-    for (int32_t m = 0; m < WEFT_M; m++)
+    for (int32_t m = 0; m < WEFT_M; m++) {
+        float of[4] = {score[m][0][0], score[m][0][1], score[m][0][2], score[m][0][3]}; // chains
+#pragma unroll
+        for (int32_t t = 1; t < KEYS / 8; t++)
+#pragma unroll
+            for (int32_t i = 0; i < 4; i++)
+                of[i] = fmaxf(of[i], score[m][t][i]);
 #pragma unroll
         for (int32_t half = 0; half < 2; half++) {
-            float of[2] = {score[m][0][2 * half], score[m][0][2 * half + 1]}; // two chains
-#pragma unroll
-            for (int32_t t = 1; t < KEYS / 8; t++)
-#pragma unroll
-                for (int32_t i = 0; i < 2; i++)
-                    of[i] = fmaxf(of[i], score[m][t][2 * half + i]);
-            most[m][half] = fmaxf(of[0], of[1]);
             const float unit = unit_of(args, warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half);
-            most[m][half] = warp_max(most[m][half], 4) * unit;
+            most[m][half] = warp_max(fmaxf(of[2 * half], of[2 * half + 1]), 4) * unit;
             follows |= most[m][half] > state->largest[m][half] + SLACK;
         }
+    }
     if (!__any_sync(0xffffffffu, follows))
         return false;
 #pragma unroll

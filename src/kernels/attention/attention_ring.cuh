@@ -7,7 +7,7 @@
 // smaller pages a lane computes where one key (lanes 0..15) or value (16..31) lies, the others get it by shuffle.
 //
 // Where the copy engine serves, a barrier a slot counts what has arrived: WEFT_BOXES 1: boxes (attention_boxes.cuh), 2: of pages of no
-// whole sixteens long rows, a copy each, which the lane asks for that knows the row's page; 3: the rows of values so, keys in pieces.
+// whole sixteens long rows, a copy each, which the lane asks for that knows the row's page.
 #ifndef WEFT_KERNELS_ATTENTION_RING_CUH
 #define WEFT_KERNELS_ATTENTION_RING_CUH
 
@@ -266,42 +266,22 @@ DEVICE const uint8_t *ring_wait(const struct ring *ring, const struct sequence *
                    WEFT_APPEND && fresh >= 0 && fresh < KEYS ? fresh_rows(ring) : NULL, ring->lane);
     return slot;
 }
-#elif WEFT_BOXES
+#elif WEFT_BOXES == 2
 static_assert(HEAD == DIM && !WEFT_APPEND && !ONE_PAGE,
               "rows without padding, of which none is new");
-
-// Asks for the keys of a tile in pieces of 16 bytes; lane l knows where key l begins. Keys that nobody sees stay what they are: their scores
-// are never read.
-DEVICE void keys_ask(const struct ring *ring, const uint8_t *row, uint32_t all, uint8_t *slot)
-{
-    enum { AT_ONCE = WARP / CHUNKS }; // rows
-    const uint32_t first = (uint32_t)ring->lane / CHUNKS, chunk = (uint32_t)ring->lane % CHUNKS * 16;
-    const uint32_t to = shared_address(slot) + first * ROW_BYTES + chunk;
-    all >>= first;
-#pragma unroll
-    for (uint32_t j = 0; j < 16 * CHUNKS / WARP; j++) {
-        const uint8_t *from = (const uint8_t *)__shfl_sync(0xffffffffu, (unsigned long long)row,
-                                                           (int32_t)(j * AT_ONCE + first));
-        if (all >> j * AT_ONCE & 1)
-            copy_16_async(to + j * AT_ONCE * ROW_BYTES, from + chunk);
-    }
-}
 
 // Asks for a tile: lane l for key l, or value l - 16.
 DEVICE void ring_tile(const struct weft__attention_device_args *args, const struct ring *ring,
                       uint8_t *slot)
 {
     const bool seen = ring_sees(ring, ring_key(ring, ring->tile, 0));
-    const uint32_t all = __ballot_sync(0xffffffffu, seen);
+    const int32_t rows = __popc(__ballot_sync(0xffffffffu, seen));
     const uint32_t barrier = ring->barriers + 8 * ring->slot;
     const uint8_t *from = sixteen_row(args, ring, 0, page_of(ring));
-    const bool own = seen && (WEFT_BOXES == 2 || ring->lane >= 16);
-    if (WEFT_BOXES == 3)
-        keys_ask(ring, from, all, slot);
     if (ring->lane == 0)
-        barrier_expect(barrier, (uint32_t)__popc(WEFT_BOXES == 2 ? all : all >> 16) * HEAD * 2);
+        barrier_expect(barrier, (uint32_t)rows * HEAD * 2);
     __syncwarp();
-    if (own)
+    if (seen)
         copy_bulk(shared_address(slot) +
                       (uint32_t)(ring->lane / 16 * PLANE_BYTES + ring->lane % 16 * ROW_BYTES),
                   from, HEAD * 2, barrier);
@@ -326,10 +306,7 @@ DEVICE void rows_mend(uint8_t *slot, int32_t begin, int32_t end, int32_t lane)
 DEVICE const uint8_t *ring_wait(const struct ring *ring, const struct sequence *seq, int32_t key0)
 {
     uint8_t *slot = shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
-    if (WEFT_BOXES == 3)
-        COPY_WAIT(WEFT_STAGES - 1);
     barrier_wait(ring->barriers + 8 * ring->slot, ring->parity);
-    __syncwarp();
     if (key0 < seq->first_key || key0 + KEYS > seq->end_key)
         rows_mend(slot, seq->first_key - key0, seq->end_key - key0, ring->lane);
     return slot;
@@ -428,7 +405,7 @@ DEVICE void ring_ask(const struct weft__attention_device_args *args, struct ring
         ring->tile += WARPS;
         ring_pages_next(args, ring);
     }
-    if (!WEFT_BOXES || WEFT_BOXES == 3)
+    if (!WEFT_BOXES)
         copy_group_end();
     if (++ring->slot == WEFT_STAGES)
         ring->slot = 0, ring->parity ^= 1;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Prefill by warpgroups: what attention_prefill_wgmma.cu serves, what it is compiled for, and its launch.
-#include <stdlib.h>
-
 #include "src/kernels/attention/attention_cuda.h"
 
 #define WGMMA_CONSTANTS(X)                                                                         \
@@ -50,8 +48,6 @@ static int32_t set_keys(const weft_kv_layout *kv, const struct weft__cuda_limits
 {
     const int64_t bytes = (int64_t)kv->num_kv_heads * kv->head_dim * 2 * 2 * 64;
     const int64_t keys = limits->l2_bytes / SET_SHARE / bytes;
-    const char *own = getenv("WEFT_X_SET");
-    if (own) return atoi(own);
     return keys < 1 ? 1 : (int32_t)keys;
 }
 
