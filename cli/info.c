@@ -22,7 +22,7 @@ static const char help[] =
     "                      the layers of a token are one launch or launches\n"
     "  --device D          cpu (default), cuda or cuda:N\n"
     "  --shape NAME        a known shape instead of a file (weft bench model --help lists them)\n"
-    "  --format F          format of a shape's matrices; default q4_0\n"
+    "  --format F          format of a shape's matrices, or a mix (q4_k_m); default q4_0\n"
     "  --json              one JSON object (per kernel, with --kernels)\n";
 
 enum { OPT_KERNELS = 1, OPT_JSON, OPT_SHAPE, OPT_FORMAT };
@@ -191,7 +191,7 @@ static int info_main(const cli_command *self, int argc, char **argv)
     engine_options engine = {.context_tokens = 512};
     engine_error err = {{0}};
     const char *shape = NULL;
-    weft_dtype format = WEFT_Q4_0;
+    const char *format = "q4_0";
     int option, status;
     while ((option = cli_next_option(self, argc, argv, options, &status)) != CLI_OPTIONS_END)
         switch (option) {
@@ -200,7 +200,7 @@ static int info_main(const cli_command *self, int argc, char **argv)
         case OPT_JSON: json = true; break;
         case OPT_SHAPE: shape = optarg; break;
         case OPT_FORMAT:
-            if (!cli_dtype(self, "--format", optarg, &format))
+            if (!cli_formats(self, "--format", optarg, &format))
                 return CLI_USAGE;
             break;
         default:

@@ -20,7 +20,7 @@ static const char help[] =
     "On a GPU its line says whether the layers were one launch or launches.\n"
     "\n"
     "  --shape NAME        a known shape instead of a file (weft bench model --help lists them)\n"
-    "  --format F          format of a shape's matrices; default q4_0\n"
+    "  --format F          format of a shape's matrices, or a mix (q4_k_m); default q4_0\n"
     "  --depth D,...       tokens in the context; default 512. Of several, a second table says how "
     "the\n"
     "                      time and the share of every operator change from one to the next\n"
@@ -69,7 +69,7 @@ typedef struct operator_times {
 typedef struct request {
     bench run;
     const char *shape, *path, *chart;
-    weft_dtype format;
+    const char *format;
     bench_list depths;
     int32_t at, rounds; // at: the depth that is measured
     bool layers;
@@ -84,7 +84,7 @@ static int32_t depth_of(const request *wish)
 
 static const bench_option options[] = {
     {"shape", BENCH_TEXT, .offset = offsetof(request, shape)},
-    {"format", BENCH_DTYPE, .offset = offsetof(request, format)},
+    {"format", BENCH_MADE_UP, .offset = offsetof(request, format)},
     {"depth", BENCH_LIST, .offset = offsetof(request, depths), .low = 1, .high = 1 << 24},
     {"rounds", BENCH_INT, .offset = offsetof(request, rounds), .low = 1, .high = 10000},
     {"layers", BENCH_FLAG, .offset = offsetof(request, layers)},
@@ -332,7 +332,7 @@ static int profile_main(const cli_command *self, int argc, char **argv)
     if (wish.chart && wish.depths.count > 1)
         return cli_bad_usage(self, "--chart draws one --depth");
     if (!wish.format)
-        wish.format = WEFT_Q4_0;
+        wish.format = "q4_0";
     for (int32_t d = 0; d < wish.depths.count; d++)
         if (wish.run.options.context_tokens <= wish.depths.values[d])
             wish.run.options.context_tokens = wish.depths.values[d] + 1;

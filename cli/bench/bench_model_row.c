@@ -53,7 +53,7 @@ static const char *format_name(const model_race *r)
     const gguf_file *file = engine_model_file(r->model);
     if (file && gguf_format_totals(file, totals) > 0)
         return totals[0].type->name;
-    return weft_dtype_name(r->wish->format);
+    return r->wish->format;
 }
 
 static json_t *plans(const model_race *r)
@@ -121,7 +121,7 @@ bool model_print_row(model_race *r, bool generating, const bench_time *time, con
         if (generating && wish->run.options.device == WEFT_DEVICE_CUDA)
             json_object_set_new(row, "layers", json_string(cli_layers_of(r->worker)));
     }
-    bench_products products = products_of(wish, weft_dtype_parse(format), generating, roof);
+    bench_products products = products_of(wish, engine_main_format(format), generating, roof);
     if (row)
         bench_add_figures(row, time, bytes, operations(r, tokens, keys), roof->gbps,
                           bench_roof_gflops(&wish->run, roof, products));

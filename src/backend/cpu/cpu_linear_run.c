@@ -230,6 +230,20 @@ static void round_result(const struct work *work, void *buffer, int32_t m, int64
     work->launch->round(&row, r0, end, value, r1 - r0, row.head->few);
 }
 
+// Eight sums side by side: one alone would wait four clocks for each addition.
+static double sum_of_squares(const float *x, int64_t n)
+{
+    enum { SUMS = 8 };
+    double sum[SUMS] = {0};
+    int64_t i = 0;
+    for (; i + SUMS <= n; i += SUMS)
+        for (int j = 0; j < SUMS; j++)
+            sum[j] += (double)x[i + j] * x[i + j];
+    for (; i < n; i++)
+        sum[0] += (double)x[i] * x[i];
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
 // y * weights of the next norm, rounded, and the sums of squares of y.
 static void emit_next_row(const struct work *work, int32_t m, int64_t r0, int64_t r1)
 {
@@ -241,16 +255,12 @@ static void emit_next_row(const struct work *work, int32_t m, int64_t r0, int64_
     for (int64_t r = r0; r < r1; r += WEFT__ROUNDED_STEP) {
         int64_t n = r1 - r < WEFT__ROUNDED_STEP ? r1 - r : WEFT__ROUNDED_STEP;
         float value[WEFT__ROUNDED_STEP];
-        double squares = 0;
         weft_dtype dtype = work->desc->y_dtype;
         weft__elements_widen(weft__element_at(part->y, dtype, m * part->y_stride + r), dtype, n,
                              value);
-        for (int64_t i = 0; i < n; i++) {
-            squares += (double)value[i] * value[i];
-            if (args->next_weight)
-                value[i] *= args->next_weight[r + i] + plus;
-        }
-        row.squares[r / WEFT__ROUNDED_STEP] = squares;
+        row.squares[r / WEFT__ROUNDED_STEP] = sum_of_squares(value, n);
+        for (int64_t i = 0; args->next_weight && i < n; i++)
+            value[i] *= args->next_weight[r + i] + plus;
         round_result(work, args->next, m, r, r + n, value);
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What attention by products of pairs (attention_pairs_avx512bf16.c) keeps for the rows of a tile, and what they see.
 //
-//      q       [block of rows][vector][row][pair of elements]  pairs of bf16; of codes in the order of unpacking
-//                                                              (attention_codes_avx512bf16.h)
-//      scores  [one or two blocks of rows][vector][lane]       f32
+//      q       [block of rows][vector][16]                     pairs of bf16 (place_of_pair()); of codes in the order of
+//                                                              unpacking (attention_codes_avx512bf16.h)
+//      scores  [vector][lane]                                  f32
 //      weight  [block of rows][pair of keys][row]              pairs of bf16
 //      acc     [block of rows][group of columns][row][16 ..]   f32, columns in the order of unpacking (store_row())
 #ifndef WEFT_KERNELS_ATTENTION_PAIRS_H
@@ -22,7 +22,8 @@ enum {
     PAIRS = BLOCK / 2,
     GROUP = 32,      // columns: a line of a value
     CODE_GROUP = 64, // the same of codes of a byte
-    KEY_STEP = 8,    // keys whose scores grow together
+    KEY_SCORES = 64, // of keys times rows that grow together
+    KEY_UNIT = 8,    // of the keys, whose vectors lie in registers beside the sums
     TWO_CODES = 32,  // of each of two keys, which are a vector
     TWO_PAIRS = 8,   // of elements of each, which are a vector of bf16
     UNIT_SUMS = 8,   // of codes, sums of products that grow together
@@ -106,7 +107,7 @@ static inline int64_t rows_bytes(int32_t rows, int32_t head_dim, int32_t v_dim)
     const int64_t blocks = row_blocks(rows), padded = blocks * LANES;
     const int64_t columns = groups_of(v_dim, CODE_GROUP) * CODE_GROUP;
     const int64_t pairs = groups_of(head_dim, CODE_GROUP) * (CODE_GROUP / 2);
-    const int64_t words = padded * (pairs + columns + PAIRS + 3 + 2 + 2) + 4 * BLOCK * LANES +
+    const int64_t words = padded * (pairs + columns + PAIRS + 3 + 2 + 2) + 3 * BLOCK * LANES +
                           columns + LANES + 4 * BLOCK * 2;
     return words * 4 + 64;
 }
@@ -120,11 +121,10 @@ static struct rows lay_out(const struct weft__attention_call *call,
     s.blocks = (int32_t)row_blocks(s.rows);
     s.columns = group_of(k->dtype);
     s.groups = (int32_t)groups_of(v->dim, s.columns);
-    s.pairs =
-        is_code(k->dtype) ? (int32_t)groups_of(k->dim, CODE_GROUP) * (CODE_GROUP / 2) : k->dim / 2;
+    s.pairs = (int32_t)groups_of(k->dim, s.columns) * s.columns / 2;
     s.scaled = k->scales || v->scales;
     const int64_t padded = (int64_t)s.blocks * LANES;
-    s.scores = take(&at, 2 * BLOCK * LANES);
+    s.scores = take(&at, BLOCK * LANES);
     s.weight = (uint32_t *)(void *)take(&at, padded * PAIRS);
     s.q = (uint32_t *)(void *)take(&at, padded * s.pairs);
     s.acc = take(&at, padded * s.groups * s.columns);
@@ -144,6 +144,52 @@ static struct rows lay_out(const struct weft__attention_call *call,
         k->token_stride == v->token_stride)
         s.values_at = s.at;
     return s;
+}
+
+// Where pair i of row r lies in a block of rows. For products of four rows: 16 pairs, four times every fourth; of codes as
+// unpacking leaves 64 of them, in each part of 16 the first eight and the others. Few rows of codes: 16 pairs of a row, each 8 in
+// two halves.
+INLINE int32_t place_of_pair(const bool codes, const int lanes, int32_t r, int32_t i)
+{
+    if (codes && lanes < LANES)
+        return ((i / 16 * 2 + i % 8 / 4) * lanes + r) * TWO_PAIRS + i % 16 / 8 * 4 + i % 4;
+    const int32_t line = codes ? i / 32 * 2 + i % 8 / 4 : i / LINE_PAIRS;
+    const int32_t part = codes ? i % 32 / 8 : i % LINE_PAIRS / 4;
+    return line * LINE_PAIRS * lanes + i % 4 * 4 * lanes + r / 4 * LANES + part * 4 + r % 4;
+}
+
+// The pairs of a query to their places.
+static void place_query(const struct rows *s, const int lanes, int32_t r, const uint32_t *row)
+{
+    uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes;
+    const bool codes = is_code(s->call->k.dtype);
+    for (int32_t i = 0; i < s->call->k.dim / 2; i++)
+        q[place_of_pair(codes, lanes, r % lanes, i)] = row[i];
+}
+
+// Queries of a tile. They are bf16, or are rounded to it.
+static inline void load_queries(const struct rows *s, const int lanes)
+{
+    const struct weft__attention_call *call = s->call;
+    const int32_t pairs = call->k.dim / 2;
+    memset(s->q, 0, (size_t)s->blocks * (size_t)(s->pairs * lanes) * sizeof *s->q);
+    for (int32_t r = 0; r < s->rows; r++) {
+        uint32_t row[WEFT__ATTENTION_MAX_DIM / 2];
+        if (call->q_dtype == WEFT_BF16) {
+            int64_t token = call->lengths.cu_q_lens[s->tile->seq] +
+                            (int64_t)weft__attention_token(call, s->tile, r);
+            int64_t at = token * call->q_token_stride +
+                         weft__attention_head(call, s->tile, r) * call->q_head_stride;
+            memcpy(row, (const uint16_t *)call->q + at, (size_t)pairs * sizeof *row);
+        } else {
+            float wide[WEFT__ATTENTION_MAX_DIM];
+            weft__attention_query(call, s->tile, r, wide);
+            for (int32_t i = 0; i < pairs; i++)
+                row[i] = weft__bf16_from_f32(wide[2 * i]) |
+                         (uint32_t)weft__bf16_from_f32(wide[2 * i + 1]) << 16;
+        }
+        place_query(s, lanes, r, row);
+    }
 }
 
 static void open_rows(struct rows *s, const int lanes)

@@ -2,10 +2,9 @@
 // Attention over caches of bf16 and of codes of a byte by products of pairs: vdpbf16ps multiplies twice as many numbers
 // as an f32 multiply-add of the same width. Queries are bf16, weights are rounded to it, sums are f32.
 //
-// Lanes are rows. A pair of elements of a key, broadcast from where it lies, meets 16 rows; so keys are not turned round,
-// and the softmax goes through a block without looking across lanes. Of 8 rows a vector has two pairs of elements, of 4 rows
-// four, and as many lanes are added up at the end: a vector of scores is of that many keys then (row_of(), key_of()).
-// attention_pairs.h says where things lie.
+// A vector of a key is spread four ways, every fourth pair of elements four times each, and meets the same pairs of four rows, so
+// that a load of queries serves several keys and of a sum four lanes are added up. Lanes of scores are rows: of 8 rows a vector has
+// two keys, of 4 rows four (row_of(), key_of()). attention_pairs.h says where things lie.
 //
 // The keys of a block are scored for all blocks of rows, then come its values; each asks for the lines of the next block
 // while it goes, as attention_few.h does.
@@ -18,94 +17,44 @@ int64_t weft__attention_scratch_avx512bf16(int32_t rows, int32_t head_dim, int32
     return rows_bytes(rows, head_dim, v_dim);
 }
 
-INLINE void ask(const char *pool, const int64_t *at, int64_t column)
+// What is asked for ahead: rows that are in the second cache by then, for the first one; rows of the next block.
+enum { ASK_NEAR = 1, ASK_FAR = 2 };
+
+INLINE void ask(const char *pool, const int64_t *at, int64_t column, const int what)
 {
-    __builtin_prefetch(pool + 2 * (at[NEAR] + column), 0, 3);
-    __builtin_prefetch(pool + 2 * (at[BLOCK] + column), 0, 2);
+    if (what & ASK_NEAR)
+        __builtin_prefetch(pool + 2 * (at[NEAR] + column), 0, 3);
+    if (what & ASK_FAR)
+        __builtin_prefetch(pool + 2 * (at[BLOCK] + column), 0, 2);
 }
 
-// Pairs of a key, as lanes meet them.
-INLINE __m512i spread(const int lanes, const char *pairs)
+// Scores of KEY_SCORES / lanes keys from `key` on of the block, times `scale`.
+INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q, int32_t key,
+                       float scale, const bool ahead)
 {
-    int32_t one;
-    int64_t two;
-    if (lanes == 16) {
-        memcpy(&one, pairs, sizeof one);
-        return _mm512_set1_epi32(one);
-    }
-    if (lanes == 8) {
-        memcpy(&two, pairs, sizeof two);
-        return _mm512_set1_epi64(two);
-    }
-    return _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)pairs));
-}
-
-INLINE __m512 dot(__m512 sum, __m512i q, __m512i k)
-{
-    return _mm512_dpbf16_ps(sum, (__m512bh)q, (__m512bh)k);
-}
-
-// Adds up what lanes have of the same score: KEY_STEP vectors of a key each become vectors of scores.
-INLINE void add_lanes(const int lanes, __m512 *x)
-{
-    for (int i = 0; i < KEY_STEP / 2 && lanes == 8; i++) {
-        __m512 a = x[2 * i], b = x[2 * i + 1];
-        x[i] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
-    }
-    for (int i = 0; i < KEY_STEP / 4 && lanes == 4; i++) {
-        __m512 *k = x + 4 * i;
-        __m512 a = _mm512_add_ps(_mm512_unpacklo_ps(k[0], k[1]), _mm512_unpackhi_ps(k[0], k[1]));
-        __m512 b = _mm512_add_ps(_mm512_unpacklo_ps(k[2], k[3]), _mm512_unpackhi_ps(k[2], k[3]));
-        x[i] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
-    }
-}
-
-// Scores of KEY_STEP keys from `key` on of the block, times `scale`. Of two blocks of 16 rows, the second's behind those of
-// the first, what is loaded of a key serves both: loads are two a cycle, as products are.
-INLINE void score_keys(const struct rows *s, const int lanes, const int blocks, const uint32_t *q,
-                       int32_t key, float scale, const bool ahead)
-{
-    const int together = LANES / lanes; // pairs of elements
     const char *pool = s->call->k.data;
     const int64_t *at = s->at + key;
-    const int64_t pairs = s->pairs;
-    const char *keys[KEY_STEP];
-    __m512 sums[2][KEY_STEP];
+    const int32_t pairs = s->call->k.dim / 2;
+    const int keys = KEY_SCORES / lanes < KEY_UNIT ? KEY_SCORES / lanes : KEY_UNIT;
+    __m512 sums[KEY_SCORES / 4];
     VF32_UNROLL
-    for (int j = 0; j < KEY_STEP; j++) {
-        keys[j] = pool + 2 * at[j];
-        sums[0][j] = sums[1][j] = _mm512_setzero_ps();
-    }
-    for (int64_t i = 0; i < pairs;) {
-        const int64_t end = i + LINE_PAIRS < pairs ? i + LINE_PAIRS : pairs;
-        if (ahead)
+    for (int i = 0; i < KEY_SCORES / 4; i++)
+        sums[i] = _mm512_setzero_ps();
+    for (int32_t i = 0; i < pairs; i += LINE_PAIRS, q += LINE_PAIRS * lanes) {
+        const __mmask16 mask = vf32_first(pairs - i < LINE_PAIRS ? pairs - i : LINE_PAIRS);
+        VF32_UNROLL
+        for (int first = 0; first < KEY_SCORES / lanes; first += keys) {
+            __m512i k[KEY_UNIT];
             VF32_UNROLL
-        for (int j = 0; j < KEY_STEP; j++)
-            ask(pool, at + j, 2 * i);
-        for (; i < end; i += 4) // heads are multiples of 8 elements
-            VF32_UNROLL
-        for (int v = 0; v < 4; v += together) {
-            const __m512i x = _mm512_loadu_si512(q + (i + v) * lanes);
-            const __m512i y = _mm512_loadu_si512(q + (blocks > 1 ? pairs + i + v : i + v) * lanes);
-            VF32_UNROLL
-            for (int j = 0; j < KEY_STEP; j++) {
-                __m512i k = spread(lanes, keys[j] + 4 * (i + v));
-                if (blocks > 1) {
-                    WEFT__IN_REGISTER(k);
-                    sums[1][j] = dot(sums[1][j], y, k);
-                }
-                sums[0][j] = dot(sums[0][j], x, k);
+            for (int j = 0; j < keys; j++) {
+                if (ahead)
+                    ask(pool, at + first + j, 2 * i, ASK_NEAR | ASK_FAR);
+                k[j] = _mm512_maskz_loadu_epi32(mask, pool + 2 * at[first + j] + 4 * i);
             }
+            score_pairs(lanes, keys, q, k, sums + first * lanes / 4);
         }
     }
-    VF32_UNROLL
-    for (int b = 0; b < blocks; b++) {
-        add_lanes(lanes, sums[b]);
-        VF32_UNROLL
-        for (int j = 0; j < KEY_STEP / together; j++)
-            _mm512_storeu_ps(s->scores + (b * BLOCK + key / together + j) * LANES,
-                             _mm512_mul_ps(_mm512_set1_ps(scale), sums[b][j]));
-    }
+    store_scores(s, lanes, key, scale, sums);
 }
 
 // Which of the columns from `column` on of a value there are.
@@ -130,7 +79,7 @@ INLINE __m512i load_value(const struct rows *s, int32_t key, int32_t column, __m
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and `groups`
 // times 32 columns from group `g` on, which are `whole`: a mask of a load takes a product's place.
 INLINE void add_values(const struct rows *s, const int lanes, const int rows, const int groups,
-                       int32_t b, int first, int32_t g, const bool ahead, const bool whole)
+                       int32_t b, int first, int32_t g, const int what, const bool whole)
 {
     const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + first;
     const float *shrink = s->shrink + b * LANES;
@@ -151,13 +100,13 @@ INLINE void add_values(const struct rows *s, const int lanes, const int rows, co
     for (int i = 0; i < groups; i++)
         mask[i] = columns_from(s, (g + i) * GROUP);
     for (int32_t j = 0; j < s->block->n; j += 2) {
+        __m512i weights[VALUE_ROWS];
+        load_weights(weight + j / 2 * lanes, rows, weights);
         VF32_UNROLL
         for (int i = 0; i < groups; i++) {
             const int32_t column = (g + i) * GROUP;
-            if (ahead) {
-                ask(pool, s->values_at + j, column);
-                ask(pool, s->values_at + j + 1, column);
-            }
+            ask(pool, s->values_at + j, column, what);
+            ask(pool, s->values_at + j + 1, column, what);
             const __m512i even =
                 whole ? load_whole_value(s, j, column) : load_value(s, j, column, mask[i]);
             const __m512i odd =
@@ -166,10 +115,9 @@ INLINE void add_values(const struct rows *s, const int lanes, const int rows, co
             const __m512i high = _mm512_unpackhi_epi16(even, odd);
             VF32_UNROLL
             for (int r = 0; r < rows; r++) {
-                __m512i w = _mm512_set1_epi32((int32_t)weight[j / 2 * lanes + r]);
-                WEFT__IN_REGISTER(w);
-                sums[(i * rows + r) * 2] = dot(sums[(i * rows + r) * 2], low, w);
-                sums[(i * rows + r) * 2 + 1] = dot(sums[(i * rows + r) * 2 + 1], high, w);
+                const __m512i w = weights[r];
+                sums[(i * rows + r) * 2] = add_pair(sums[(i * rows + r) * 2], low, w);
+                sums[(i * rows + r) * 2 + 1] = add_pair(sums[(i * rows + r) * 2 + 1], high, w);
             }
         }
     }
@@ -197,7 +145,7 @@ static __attribute__((noinline)) void add_values_apart(const struct rows *s, con
     for (int32_t j = 0; j < s->block->n; j += 2) {
         const __m512i even = load_value(s, j, column, seen >> j & 1 ? mask : 0);
         const __m512i odd = load_value(s, j + 1, column, seen >> (j + 1) & 1 ? mask : 0);
-        const uint32_t *w = weight + j / 2 * lanes;
+        const __m512i w = weights_of(weight + j / 2 * lanes);
         sums[0] = add_pair(sums[0], _mm512_unpacklo_epi16(even, odd), w);
         sums[1] = add_pair(sums[1], _mm512_unpackhi_epi16(even, odd), w);
     }
@@ -227,24 +175,32 @@ INLINE bool has_wild_values(const struct rows *s, weft_dtype kv)
     return false;
 }
 
-// The values of the block for the rows of block b.
-INLINE void add_columns(const struct rows *s, const int lanes, int32_t b, const bool ahead)
+INLINE void add_rows(const struct rows *s, const int lanes, int32_t b, int first, const int what)
 {
+    const int rows = lanes < VALUE_ROWS ? lanes : VALUE_ROWS;
     int32_t g = 0;
     for (; lanes == 4 && g + 2 <= s->groups; g += 2)
-        add_values(s, lanes, 4, 2, b, 0, g, ahead, false);
-    for (; g < s->groups; g++) {
-        const int rows = lanes < VALUE_ROWS ? lanes : VALUE_ROWS;
-        const bool whole = lanes > VALUE_ROWS && (g + 1) * GROUP <= s->call->v.dim;
-        for (int first = 0; first < lanes && b * lanes + first < s->rows; first += rows)
-            if (whole && ahead && first == 0)
-                add_values(s, lanes, rows, 1, b, first, g, true, true);
-            else if (whole)
-                add_values(s, lanes, rows, 1, b, first, g, false, true);
-            else
-                add_values(s, lanes, rows, 1, b, first, g, ahead, false);
-    }
+        add_values(s, lanes, rows, 2, b, first, g, what, false);
+    for (; g < s->groups; g++)
+        if (lanes == LANES && (g + 1) * GROUP <= s->call->v.dim)
+            add_values(s, lanes, rows, 1, b, first, g, what, true);
+        else
+            add_values(s, lanes, rows, 1, b, first, g, what, false);
 }
+
+// The values of the block for the rows of block b, eight at a time, so that each is loaded once for them, or four by 64 columns.
+#define ADD_COLUMNS(lanes)                                                                         \
+    static __attribute__((noinline)) void add_columns_##lanes(const struct rows *s, int32_t b,     \
+                                                              bool ahead)                          \
+    {                                                                                              \
+        const int32_t rows = s->rows - b * (lanes);                                                \
+        for (int first = 0; first < (lanes) && first < rows; first += VALUE_ROWS)                  \
+            add_rows(s, lanes, b, first, ahead &&first == 0 ? ASK_NEAR | ASK_FAR : 0);             \
+    }
+
+ADD_COLUMNS(4)
+ADD_COLUMNS(8)
+ADD_COLUMNS(16)
 
 static __attribute__((noinline)) void add_codes_apart(const struct rows *s, weft_dtype kv,
                                                       const struct code_table *table,
@@ -270,10 +226,8 @@ INLINE void add_block(const struct rows *s, weft_dtype kv, const struct code_tab
             add_code_columns(s, kv, table, lanes, dim, b, true);
         else if (is_code(kv))
             add_code_columns(s, kv, table, lanes, dim, b, false);
-        else if (ahead)
-            add_columns(s, lanes, b, true);
         else
-            add_columns(s, lanes, b, false);
+            (lanes == 4 ? add_columns_4 : lanes == 8 ? add_columns_8 : add_columns_16)(s, b, ahead);
     }
 }
 
@@ -306,45 +260,37 @@ static void ask_results(const struct rows *s)
     }
 }
 
-// Scores of the block for one or two blocks of rows, whose queries lie at q.
-INLINE void score_block(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                        const int lanes, const int blocks, const int32_t dim, const uint32_t *q,
-                        float scale, const bool ahead)
-{
-    const int32_t step = is_code(kv) ? code_step(lanes) : KEY_STEP;
-    for (int32_t key = 0; key < s->block->n; key += step)
-        if (is_code(kv))
-            score_codes(s, kv, table, lanes, dim, q, key, scale, ahead);
-        else
-            score_keys(s, lanes, blocks, q, key, scale, ahead);
-}
-
-// Two blocks of 16 rows of bf16.
-static __attribute__((noinline)) void score_two(const struct rows *s, const uint32_t *q,
-                                                float scale, bool ahead)
-{
-    if (ahead)
-        score_block(s, WEFT_BF16, NULL, LANES, 2, 0, q, scale, true);
-    else
-        score_block(s, WEFT_BF16, NULL, LANES, 2, 0, q, scale, false);
-}
-
-// Scores of block b of rows, and of the one behind it where that is quicker: returns of how many.
-INLINE int score_rows(const struct rows *s, weft_dtype kv, const struct code_table *table,
-                      const int lanes, const int32_t dim, int32_t b)
-{
-    const uint32_t *q = s->q + (int64_t)b * s->pairs * lanes;
-    const float scale = s->call->softcap > 0 ? s->call->scale : s->call->scale * LOG2E;
-    const bool ahead = s->call->ahead && b == 0;
-    if (!is_code(kv) && lanes == LANES && b + 1 < s->blocks) {
-        score_two(s, q, scale, ahead);
-        return 2;
+// Scores of the block for a block of rows, whose queries lie at q. Functions of their own, so that nothing else wants their
+// registers.
+#define SCORE_BLOCK(lanes)                                                                         \
+    static __attribute__((noinline)) void score_block_##lanes(                                     \
+        const struct rows *s, const uint32_t *q, float scale, bool ahead)                          \
+    {                                                                                              \
+        int32_t key = 0;                                                                           \
+        for (; ahead && key < s->block->n; key += KEY_SCORES / (lanes))                            \
+            score_keys(s, lanes, q, key, scale, true);                                             \
+        for (; key < s->block->n; key += KEY_SCORES / (lanes))                                     \
+            score_keys(s, lanes, q, key, scale, false);                                            \
     }
-    if (ahead)
-        score_block(s, kv, table, lanes, 1, dim, q, scale, true);
-    else
-        score_block(s, kv, table, lanes, 1, dim, q, scale, false);
-    return 1;
+
+SCORE_BLOCK(4)
+SCORE_BLOCK(8)
+SCORE_BLOCK(16)
+
+INLINE void score_block(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                        const int lanes, const int32_t dim, const uint32_t *q, float scale,
+                        const bool ahead)
+{
+    for (int32_t key = 0; is_code(kv) && lanes < LANES && key < s->block->n;
+         key += code_step(lanes))
+        score_codes(s, kv, table, lanes, dim, q, key, scale, ahead);
+    for (int32_t key = 0; is_code(kv) && lanes == LANES && key < s->block->n;
+         key += KEY_SCORES / LANES)
+        score_codes_of_many(s, kv, table, dim, q, key, scale, ahead);
+    if (!is_code(kv))
+        (lanes == 4   ? score_block_4
+         : lanes == 8 ? score_block_8
+                      : score_block_16)(s, q, scale, ahead);
 }
 
 INLINE void attend_block(struct rows *s, weft_dtype kv, const struct code_table *table,
@@ -353,21 +299,21 @@ INLINE void attend_block(struct rows *s, weft_dtype kv, const struct code_table 
     const struct weft__attention_call *call = s->call;
     const bool adjusted = call->softcap > 0 || call->alibi_slopes || s->scaled;
     const bool mask = s->by_all != ~UINT64_C(0) || call->generic;
-    float *const scores = s->scores;
+    const float scale = call->softcap > 0 ? call->scale : call->scale * LOG2E;
     if (s->scaled)
         spread_scales(s, lanes);
-    for (int32_t b = 0, end = 0; b * lanes < s->rows; b++, s->scores += BLOCK * LANES) {
-        if (b == end) {
-            s->scores = scores;
-            end += score_rows(s, kv, table, lanes, dim, b);
-        }
+    for (int32_t b = 0; b * lanes < s->rows; b++) {
+        const uint32_t *q = s->q + (int64_t)b * s->pairs * lanes;
+        if (call->ahead && b == 0)
+            score_block(s, kv, table, lanes, dim, q, scale, true);
+        else
+            score_block(s, kv, table, lanes, dim, q, scale, false);
         if (adjusted)
             adjust_scores(s, lanes, b);
         if (mask)
             mask_scores(s, lanes, b);
         weigh(s, lanes, b);
     }
-    s->scores = scores;
     add_block(s, kv, table, lanes, dim);
     uint64_t blocks = 0;
     for (int32_t r = 0; r < s->rows && call->counts; r++)
@@ -389,7 +335,7 @@ INLINE void attend_tiles(const struct weft__attention_call *call,
             const bool loaded = same_rows(s.tile, s.block->tile);
             s.tile = s.block->tile;
             if (!loaded)
-                load_queries(&s, lanes);
+                is_code(kv) ? load_queries(&s, lanes) : load_pairs(&s, lanes);
             open_rows(&s, lanes);
             s.all = seen_by_all(&s);
         }
