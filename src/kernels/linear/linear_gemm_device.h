@@ -60,6 +60,12 @@ enum {
         2 * 8 * WEFT__LINEAR_SLICE_WARPS, // numbers: two of every warp and row of X that it reads
 };
 
+// The same by teams of warps: linear_gemm_team.cu.
+enum { WEFT__LINEAR_TEAM_UNIT = 32 }; // rows of W that a team takes at a time
+
+// Numbers of 64 columns of X, scales of rows and units: four more than there are, for the banks' sake.
+#define WEFT__LINEAR_TEAM_SCALES(rows) ((rows)*2 + 4)
+
 struct weft__linear_slice_part {
     const void *weight; // packed tiles
     const float *bias;  // or NULL
@@ -82,6 +88,10 @@ struct weft__linear_slice_args {
     int32_t norm;        // results are multiplied by 1/rms of the row of X
     float norm_eps;
     int32_t early; // slots of a ring that are asked for before X
+    // of linear_gemm_team.cu, where results leave rounded
+    float next_weight_plus;
+    void *rounded;
+    const float *next_weight; // or NULL
 };
 
 #endif

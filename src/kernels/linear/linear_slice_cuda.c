@@ -13,6 +13,14 @@
     X(WEFT_STAGES) X(WEFT_WHOLE) X(WEFT_STAGED) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
 WEFT__CUDA_CONSTANTS(linear_slice, CONSTANTS)
 
+#define TEAM_CONSTANTS(X)                                                                          \
+    X(WEFT_FORMAT)                                                                                 \
+    X(WEFT_ROWS)                                                                                   \
+    X(WEFT_TEAM)                                                                                   \
+    X(WEFT_STAGES)                                                                                 \
+    X(WEFT_STAGED) X(WEFT_GATE) X(WEFT_ROUND) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
+WEFT__CUDA_CONSTANTS(linear_team, TEAM_CONSTANTS)
+
 enum {
     MOST_STAGES = 4,
     LEAST_STAGES = 2,
@@ -23,6 +31,8 @@ enum {
     X_NUMBERS = 8,
     SUM_BYTES = 1500,
     FINISH_CLOCKS = 4000,
+    // rows of X by warps of a team whose results of the first matrix of a gate wait in registers
+    LEAST_GATE_TEAM = 8,
     // smaller matrices of 9 to 16 rows were not measured
     LEAST_COLS = 4096,
     LEAST_UNITS = 64,
@@ -94,11 +104,95 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
                                                   .stages = fit < MOST_STAGES ? (int32_t)fit
                                                                               : MOST_STAGES,
                                                   .slices = slices,
-                                                  .slice_tiles = tiles};
+                                                  .slice_tiles = tiles,
+                                                  .unit = WEFT__LINEAR_SLICE_UNIT};
         best->shared_bytes = (int32_t)around + best->stages * ring;
         least = time;
     }
     return least < INT64_MAX;
+}
+
+// May teams of warps multiply the format (linear_gemm_team.cu)? Whole tiles, one scale of f16 a unit.
+static bool serves_teams(const weft_linear_desc *desc, weft_dtype format)
+{
+    return desc->cols % WEFT__LINEAR_TILE_COLS == 0 && (format == WEFT_Q4_0 || format == WEFT_Q8_0);
+}
+
+// Clocks that an SM needs of a team's shape.
+static int64_t team_clocks(const struct weft__linear_slice_wish *wish,
+                           const struct weft__linear_slice_shape *shape, bool gate,
+                           int32_t tile_bytes, int32_t num_sms)
+{
+    enum { BYTES = 17, AROUND = 40, ROW_EIGHTHS = 28, STEP = 1500, UNIT_END = 1500 };
+    const int64_t joined = shape->itself && gate ? 2 : 1; // units that a team has one after the other
+    const int64_t each =
+        joined * weft__ceil_div(wish->team_units / joined, num_sms / shape->slices);
+    const int64_t rounds = weft__ceil_div(each, WEFT__LINEAR_SLICE_WARPS / shape->team);
+    const int64_t multiply = AROUND + (int64_t)shape->rows * ROW_EIGHTHS / 8;
+    const int64_t memory = tile_bytes / BYTES;
+    const int64_t all = each * shape->slice_tiles * 2 * (multiply > memory ? multiply : memory);
+    const int64_t alone = rounds * weft__ceil_div(shape->slice_tiles, shape->team) * STEP;
+    const int64_t sums = shape->slices > 1 ? 8 * shape->slices * wish->team_units *
+                                                 WEFT__LINEAR_TEAM_UNIT * shape->rows
+                                           : 0;
+    return (alone > all ? alone : all) + rounds * UNIT_END +
+           shape->slice_tiles * 256 * shape->rows / 32 + sums / SUM_BYTES +
+           (shape->slices > 1 || (wish->follows && !shape->itself) ? FINISH_CLOCKS : 0);
+}
+
+static bool choose_team(const weft_linear_desc *desc, const struct weft__linear_slice_wish *wish,
+                        int32_t rows, const struct weft__cuda_limits *limits,
+                        struct weft__linear_slice_shape *best)
+{
+    const int32_t all = (int32_t)(desc->cols / WEFT__LINEAR_TILE_COLS);
+    const int32_t tile = WEFT__LINEAR_TILE_COLS / weft_dtype_block_elems(wish->matrix.format) *
+                         wish->matrix.block_bytes * WEFT__LINEAR_TILE_ROWS;
+    int64_t least = INT64_MAX;
+    for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s <= all && s <= limits->num_sms; s++) {
+        const int32_t tiles = (int32_t)weft__ceil_div(all, s);
+        const int64_t x = (int64_t)rows * (tiles * 4 * 64 + 4) +
+                          (int64_t)tiles * 4 * WEFT__LINEAR_TEAM_SCALES(rows) * 4;
+        for (int32_t team = 2; team <= WEFT__LINEAR_SLICE_WARPS; team *= 2)
+            for (int32_t stages = 4; stages >= 2; stages -= 2) {
+                const int64_t shared = x + (int64_t)WEFT__LINEAR_SLICE_WARPS * stages * tile / 2;
+                struct weft__linear_slice_shape shape = {.rows = rows,
+                                                         .stages = stages,
+                                                         .slices =
+                                                             (int32_t)weft__ceil_div(all, tiles),
+                                                         .slice_tiles = tiles,
+                                                         .unit = WEFT__LINEAR_TEAM_UNIT,
+                                                         .team = team,
+                                                         .shared_bytes = (int32_t)shared};
+                shape.itself = wish->follows && wish->whole && shape.slices == 1;
+                if (shared > limits->shared_per_block || tiles < team ||
+                    (shape.itself && desc->gate && rows > LEAST_GATE_TEAM * team))
+                    continue;
+                const int64_t time = team_clocks(wish, &shape, desc->gate != WEFT_LINEAR_GATE_NONE, tile, limits->num_sms);
+                if (time < least)
+                    *best = shape, least = time;
+                break;
+            }
+    }
+    return least < INT64_MAX;
+}
+
+static int32_t want_team(const weft_linear_desc *desc, const struct weft__linear_slice_wish *wish,
+                         const struct weft__linear_slice_shape *shape, bool leaves,
+                         struct weft__cuda_choice *choice)
+{
+    const bool rounds = desc->flags & (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT);
+    const struct weft__linear_team_constants constants = {
+        .WEFT_FORMAT = (int32_t)wish->matrix.format,
+        .WEFT_ROWS = shape->rows,
+        .WEFT_TEAM = shape->team,
+        .WEFT_STAGES = shape->stages,
+        .WEFT_STAGED = leaves,
+        .WEFT_GATE = shape->itself ? (int32_t)desc->gate : 0,
+        .WEFT_ROUND = shape->itself && rounds,
+        .WEFT_Y_DTYPE = leaves ? (int32_t)WEFT_F32 : (int32_t)desc->y_dtype,
+        .WEFT_SCALE_DTYPE = wish->matrix.scale_dtype};
+    return weft__cuda_want(choice, "src/kernels/linear/linear_gemm_team.cu",
+                           "weft_linear_gemm_team", WEFT__CUDA_VALUES(linear_team, constants));
 }
 
 void weft__linear_slices_plan(const weft_linear_desc *desc,
@@ -116,12 +210,19 @@ void weft__linear_slices_plan(const weft_linear_desc *desc,
     for (int32_t i = 0; i < WEFT__LINEAR_SLICE_SHAPES; i++) {
         struct weft__linear_slice_shape shape;
         if ((i > 0 && desc->max_batch <= rows[i - 1]) ||
-            (has_bytes(rows[i]) && !serves_few(desc, wish)) ||
-            !choose(desc, wish, rows[i], limits, &shape))
+            (has_bytes(rows[i]) && !serves_few(desc, wish)))
+            continue;
+        const bool teams = serves_teams(desc, format) && choose_team(desc, wish, rows[i], limits, &shape);
+        if (!teams && !choose(desc, wish, rows[i], limits, &shape))
             continue;
         shape.least =
             has_bytes(rows[i]) ? WEFT__LINEAR_SLICE_MIN_BATCH : WEFT__LINEAR_GEMM_MIN_BATCH;
-        const bool leaves = shape.slices > 1 || wish->follows;
+        const bool leaves = shape.slices > 1 || (wish->follows && !shape.itself);
+        if (teams) {
+            shape.kernel = want_team(desc, wish, &shape, leaves, choice);
+            slices->shapes[slices->count++] = shape;
+            continue;
+        }
         const struct weft__linear_slice_constants constants = {
             .WEFT_FORMAT = (int32_t)format,
             .WEFT_BRAIN = format == WEFT_MXFP4 && !has_bytes(shape.rows),

@@ -88,6 +88,14 @@ MMA_BYTES_(u8, uint8_t)
 MMA_BYTES_(s8, int8_t)
 #undef MMA_BYTES_
 
+DEVICE void mma_s8_k32_from(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1,
+                            const int32_t start[4])
+{
+    for (int i = 0; i < 4; i++)
+        d[i] = start[i];
+    mma_s8_k32(d, a, b0, b1);
+}
+
 DEVICE void mma_tf32(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
     mma_meet(d, a, 4, b0, b1, mma_floats_all<uint32_t, tensor_tf32, 8>);

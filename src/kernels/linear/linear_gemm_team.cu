@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: MIT
+// Y = X W^T for 9 to 64 rows of X, rounded, W packed from a block format (linear_device.h): products of 8-bit codes.
+//
+// A block has a slice of the columns of all rows of X in shared memory. A team of warps takes units of 32 rows of W, each warp some
+// of the slice's tiles of both row blocks, so that what is loaded of X serves two of them, and the team adds up. X is A of
+// m16n8k32, W is B: the words of a packed tile are B of 8 rows as they are A of 16. So a lane's results are of few rows of X, whose
+// numbers cost shared memory more than those of W do. A sum of products becomes a number by a fused product with the scale of
+// X, as linear_some.cuh says, and is added by one with that of W.
+//
+//      shared memory: codes of X [64 columns][16 rows][unit][lane][16], A fragments
+//                     scales of X [64 columns][16 rows][row r, unit 0, 1, row r + 8, unit 0, 1], of 22 bits
+//                     1 / rms [row] | rings, warp after warp
+//      a ring's slot: codes of 64 columns of a row block, of the other, scales of these, of those
+//
+// With a gate a team has a unit of the one matrix, then the same of the other.
+//
+// Grid (blocks of a slice, slices). Function constants: WEFT_FORMAT, WEFT_ROWS (16, 32, 48, 64), WEFT_TEAM (warps, 2 to 16), WEFT_STAGES (of a
+// warp's ring, 2 or 4), WEFT_STAGED (1: sums of slices, 0: Y), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16),
+// WEFT_GATE (linear_rounding.cuh, 0: none), WEFT_ROUND (1: results leave rounded), WEFT_SCALE_DTYPE.
+#include "src/kernels/cuda/elements.cuh"
+#include "src/kernels/cuda/memory.cuh"
+#include "src/kernels/cuda/mma.cuh"
+#include "src/kernels/linear/linear_gemm_device.h"
+#include "src/kernels/linear/linear_rounding.cuh"
+#include "src/kernels/linear/linear_tile.cuh"
+
+enum {
+    WARPS = WEFT__LINEAR_SLICE_WARPS,
+    THREADS = WARPS * WARP,
+    TEAMS = WARPS / WEFT_TEAM,
+    SIXTEENS_OF_X = WEFT_ROWS / 16,
+    UNIT_ROWS = WEFT__LINEAR_TEAM_UNIT, // of W
+    SLOT = 2 * TILE_BYTES(1),
+    SLOT_SCALES = 2 * PAIR_LOW,
+    RING = WEFT_STAGES * SLOT,
+    X_CODES = WEFT_ROWS * 64, // bytes of 64 columns
+    X_SCALES = WEFT__LINEAR_TEAM_SCALES(WEFT_ROWS), // numbers of 64 columns
+    SUMS = SIXTEENS_OF_X * 16,                      // that a lane has
+    EARLY = WEFT_STAGES / 2, // slots that are asked for before X
+    JOINS = WEFT_GATE != 0,  // parts 0 and 1
+    TURNS_AT_ONCE = JOINS ? 16 : 1,
+};
+// Where a sum of products stands: 96, above which integers are steps of 2^-17.
+#define SUM_BITS 0x42c00000
+#define SUM_STEP 0x1p-17f
+
+DEVICE uint8_t *shared_memory()
+{
+    extern __shared__ __align__(128) uint8_t bytes[];
+    return bytes;
+}
+
+DEVICE int32_t all_pairs(const struct weft__linear_slice_args *args)
+{
+    return args->cols / 64;
+}
+
+// The block's slice: its first tile, and how many.
+struct slice {
+    int32_t tile0, tiles;
+};
+
+DEVICE struct slice slice_of(const struct weft__linear_slice_args *args)
+{
+    struct slice s;
+    s.tile0 = (int32_t)blockIdx.y * args->slice_tiles;
+    s.tiles = min(args->cols / 256 - s.tile0, args->slice_tiles);
+    return s;
+}
+
+DEVICE float *shared_scales(const struct weft__linear_slice_args *args)
+{
+    return (float *)(shared_memory() + args->slice_tiles * 4 * X_CODES);
+}
+
+DEVICE float *shared_inverse(const struct weft__linear_slice_args *args)
+{
+    return shared_scales(args) + args->slice_tiles * 4 * X_SCALES;
+}
+
+DEVICE uint8_t *shared_ring(const struct weft__linear_slice_args *args, int32_t warp)
+{
+    return (uint8_t *)(shared_inverse(args) + WEFT_ROWS) + warp * RING;
+}
+
+DEVICE const uint8_t *row_of_x(const struct weft__linear_slice_args *args, int32_t n)
+{
+    return (const uint8_t *)args->x + n * weft__linear_rounded_stride(args->cols);
+}
+
+// Codes of the slice on their way into the order of lanes: rows r and r + 8 of sixteen, 16 bytes each, become A of both units.
+DEVICE void codes_load(const struct weft__linear_slice_args *args, const struct slice *s)
+{
+    enum { AT_ONCE = 4 };
+    const int32_t count = s->tiles * 4 * SIXTEENS_OF_X * WARP;
+#pragma unroll 1
+    for (int32_t first = (int32_t)threadIdx.x; first < count; first += AT_ONCE * THREADS) {
+        uint4 own[AT_ONCE][2] = {};
+#pragma unroll
+        for (int32_t k = 0; k < 2 * AT_ONCE; k++) {
+            const int32_t i = first + k / 2 * THREADS, lane = i % WARP;
+            const int32_t m = i / WARP % SIXTEENS_OF_X, pair = i / WARP / SIXTEENS_OF_X;
+            const int32_t n = m * 16 + k % 2 * 8 + lane / 4;
+            if (i < count && n < args->batch)
+                own[k / 2][k % 2] = __ldcg((const uint4 *)(row_of_x(args, n) + s->tile0 * 256) +
+                                           pair * 4 + lane % 4);
+        }
+#pragma unroll
+        for (int32_t k = 0; k < AT_ONCE; k++) {
+            const int32_t i = first + k * THREADS;
+            const uint4 r = own[k][0], other = own[k][1];
+            uint4 *to = (uint4 *)shared_memory() + i / WARP * 2 * WARP + i % WARP;
+            if (i < count) {
+                to[0] = make_uint4(r.x, other.x, r.y, other.y);
+                to[WARP] = make_uint4(r.z, other.z, r.w, other.w);
+            }
+        }
+    }
+}
+
+// 22 bits of a scale, so that 96 times it is exact; infinities and NaN stay what they are.
+DEVICE float x_scale(uint32_t scale)
+{
+    const uint32_t bits = float_bits(bits_float(scale) * (TILE_SIGNED ? 1.0f : 0.0625f));
+    return bits_float((bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 2) & ~3u);
+}
+
+DEVICE void scales_load(const struct weft__linear_slice_args *args, const struct slice *s)
+{
+    enum { AT_ONCE = 4 };
+    const int32_t pairs = s->tiles * 4, count = pairs * args->batch;
+    const int64_t metas = (int64_t)all_pairs(args) * 64 + s->tile0 * 64;
+    float *scales = shared_scales(args);
+#pragma unroll 1
+    for (int32_t first = (int32_t)threadIdx.x; first < count; first += AT_ONCE * THREADS) {
+        uint4 own[AT_ONCE];
+#pragma unroll
+        for (int32_t k = 0; k < AT_ONCE; k++) {
+            const int32_t i = min(first + k * THREADS, count - 1);
+            own[k] = __ldcg((const uint4 *)(row_of_x(args, i / pairs) + metas) + i % pairs);
+        }
+#pragma unroll
+        for (int32_t k = 0; k < AT_ONCE; k++) {
+            const int32_t i = first + k * THREADS, n = i / pairs;
+            if (i < count)
+                *(float2 *)(scales + i % pairs * X_SCALES + n / 16 * 32 + n % 8 * 4 +
+                            n % 16 / 8 * 2) = make_float2(x_scale(own[k].x), x_scale(own[k].z));
+        }
+    }
+}
+
+// What sums of rows of X are multiplied by.
+DEVICE void inverse_load(const struct weft__linear_slice_args *args, int32_t warp, int32_t lane)
+{
+#pragma unroll 1
+    for (int32_t n = warp; n < WEFT_ROWS; n += WARPS) {
+        float square = 0;
+        if (args->norm && n < args->batch) {
+            const float *squares = round_squares((uint8_t *)row_of_x(args, n), args->cols);
+#pragma unroll 4
+            for (int32_t i = lane; i < args->cols / 32; i += WARP)
+                square += __ldcg(squares + i);
+        }
+        const float total = warp_sum(square, WARP);
+        const float rms =
+            args->norm ? 1.0f / sqrtf(total / (float)args->cols + args->norm_eps) : 1.0f;
+        if (lane == 0)
+            shared_inverse(args)[n] = rms * SUM_STEP;
+    }
+}
+
+DEVICE int32_t part_of(const struct weft__linear_slice_args *args, int32_t unit)
+{
+    int32_t part = 0;
+#pragma unroll 1
+    while (part + 1 < args->num_parts && unit >= args->part[part + 1].first_unit)
+        part++;
+    return part;
+}
+
+// Where a lane's bytes of a warp's next slot are: 16 of the codes of the first row block's tile, what the other's is further, and of
+// the scales, of which lanes 0 .. 3 ask for the first's, 4 .. 7 for the other's. Slots are asked for in the order of a tile's pairs.
+struct source {
+    const uint8_t *codes, *scales;
+    int64_t other;
+    int32_t tiles; // that are left
+};
+
+DEVICE struct source source_of(const struct weft__linear_slice_args *args, int32_t unit,
+                               int32_t matrix, int32_t tile, int32_t tiles, int32_t lane)
+{
+    const struct weft__linear_slice_part *part =
+        &args->part[JOINS ? matrix : part_of(args, unit)];
+    const int64_t row_bytes = (int64_t)all_pairs(args) * TILE_BYTES(1);
+    const int32_t block = (unit - (JOINS ? 0 : part->first_unit)) * 2;
+    struct source from;
+    from.codes = (const uint8_t *)part->weight + block * row_bytes +
+                 (int64_t)tile * TILE_BYTES(4) + lane * 16;
+    // beyond the last rows the last of them are read again
+    from.other = block + 1 < (part->rows + 15) / 16 ? row_bytes : 0;
+    from.scales = from.codes + 4 * PAIR_LOW - lane * 16 + lane % 4 * 16 +
+                  (lane / 4 ? from.other : 0);
+    from.tiles = tiles;
+    return from;
+}
+
+// Asks for pair p of the source's tile into a slot; an empty request keeps the count of requests.
+DEVICE void ask(struct source *from, int32_t p, uint32_t slot, int32_t lane, uint64_t policy)
+{
+    if (from->tiles > 0) {
+#pragma unroll
+        for (int32_t i = 0; i < PAIR_LOW; i += 512) {
+            copy_16_async_as(slot + lane * 16 + i, from->codes + p * PAIR_LOW + i, policy);
+            copy_16_async_as(slot + PAIR_LOW + lane * 16 + i,
+                             from->codes + from->other + p * PAIR_LOW + i, policy);
+        }
+        if (lane < 8)
+            copy_16_async_as(slot + SLOT_SCALES + lane * 16, from->scales + p * TILE_META, policy);
+        if (p == 3) {
+            from->codes += TILE_BYTES(4), from->scales += TILE_BYTES(4);
+            from->tiles--;
+        }
+    }
+    copy_group_end();
+}
+
+// The codes of a row block's pair as B of unit h for rows 8 i .. 8 i + 7: b[h][i][k]. In place codes of four bits are signed and 16
+// times too large; top: 0x80808080, as the compiler does not know.
+DEVICE void codes_of(const uint8_t *codes, int32_t lane, uint32_t top, uint32_t b[2][2][2])
+{
+#pragma unroll
+    for (int32_t h = 0; h < (TILE_SIGNED ? 2 : 1); h++) {
+        const uint4 quad = *(const uint4 *)(codes + h * 512 + lane * 16);
+        const uint32_t w[4] = {quad.x, quad.y, quad.z, quad.w};
+#pragma unroll
+        for (int32_t j = 0; j < 4; j++)
+            if (TILE_SIGNED)
+                b[h][j % 2][j / 2] = w[j];
+            else {
+                b[0][j % 2][j / 2] = (w[j] << 4 & 0xf0f0f0f0u) ^ top;
+                b[1][j % 2][j / 2] = (w[j] & 0xf0f0f0f0u) ^ top;
+            }
+    }
+}
+
+// Of a lane: X from a pair on, and what products start from.
+struct own_x {
+    const uint8_t *codes;
+    const float *scales;
+    int32_t start[4];
+};
+
+// A slot by all rows of X.
+DEVICE void slot_add(const uint8_t *slot, const struct own_x *x, uint32_t top, int32_t lane,
+                     float sum[2][SIXTEENS_OF_X][2][4])
+{
+    uint32_t b[2][2][2][2];
+    uint4 scales[2]; // of rows 2 c and 2 c + 1, by unit, those 8 rows further in the upper half
+#pragma unroll
+    for (int32_t k = 0; k < 2; k++) {
+        codes_of(slot + k * PAIR_LOW, lane, top, b[k]);
+        scales[k] = *(const uint4 *)(slot + SLOT_SCALES + k * TILE_META + lane % 4 * 16);
+    }
+#pragma unroll
+    for (int32_t m = 0; m < SIXTEENS_OF_X; m++) {
+        const float4 by = *(const float4 *)(x->scales + m * 32);
+#pragma unroll
+        for (int32_t h = 0; h < 2; h++) {
+            const uint4 codes = *(const uint4 *)(x->codes + (m * 2 + h) * 512);
+            const uint32_t a[4] = {codes.x, codes.y, codes.z, codes.w};
+            const float of_row[2] = {h ? by.y : by.x, h ? by.w : by.z};
+            const float less[2] = {of_row[0] * -96, of_row[1] * -96};
+#pragma unroll
+            for (int32_t k = 0; k < 2; k++) {
+                const float2 even = f16x2_float2(h ? scales[k].y : scales[k].x);
+                const float2 odd = f16x2_float2(h ? scales[k].w : scales[k].z);
+#pragma unroll
+                for (int32_t i = 0; i < 2; i++) {
+                    int32_t d[4];
+                    mma_s8_k32_from(d, a, b[k][h][i][0], b[k][h][i][1], x->start);
+#pragma unroll
+                    for (int32_t e = 0; e < 4; e++) {
+                        const float scale = e % 2 ? i ? odd.y : odd.x : i ? even.y : even.x;
+                        const float dot =
+                            fmaf(__int_as_float(d[e]), of_row[e / 2], less[e / 2]);
+                        sum[k][m][i][e] = fmaf(dot, scale, sum[k][m][i][e]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+// The warp's tiles of a slice.
+struct share {
+    int32_t first, tiles;
+};
+
+DEVICE struct share share_of(const struct slice *s, int32_t rank)
+{
+    const int32_t each = s->tiles / WEFT_TEAM, more = s->tiles % WEFT_TEAM;
+    struct share own;
+    own.first = rank * each + min(rank, more);
+    own.tiles = each + (rank < more ? 1 : 0);
+    return own;
+}
+
+// Sums of the warp's tiles, whose first slots have been asked for.
+DEVICE void share_sums(const struct weft__linear_slice_args *args, const struct share *own,
+                       struct source *from, const uint8_t *ring, uint32_t top, int32_t lane,
+                       float sum[2][SIXTEENS_OF_X][2][4])
+{
+    const uint32_t to = shared_address(ring);
+    const uint64_t policy = policy_once();
+    struct own_x x = {shared_memory() + own->first * 4 * X_CODES + lane * 16,
+                      shared_scales(args) + own->first * 4 * X_SCALES + lane / 4 * 4,
+                      {}};
+#pragma unroll
+    for (int32_t i = 0; i < 4; i++)
+        x.start[i] = SUM_BITS;
+#pragma unroll
+    for (int32_t i = 0; i < SUMS; i++)
+        sum[i / (SUMS / 2)][i / 8 % SIXTEENS_OF_X][i / 4 % 2][i % 4] = 0;
+#pragma unroll 1
+    for (int32_t t = 0; t < own->tiles; t++)
+#pragma unroll
+        for (int32_t p = 0; p < 4; p++) {
+            COPY_WAIT(WEFT_STAGES - 1);
+            __syncwarp();
+            slot_add(ring + p % WEFT_STAGES * SLOT, &x, top, lane, sum);
+            x.codes += X_CODES, x.scales += X_SCALES;
+            __syncwarp();
+            ask(from, (p + WEFT_STAGES) % 4, to + p % WEFT_STAGES * SLOT, lane, policy);
+        }
+    COPY_WAIT(0);
+    __syncwarp();
+}
+
+// What is left of the ring at the end of a unit, for the sums of 16 rows of X: its last slots. The others are the next unit's already.
+enum {
+    KEPT_SLOTS = (16 * UNIT_ROWS * 4 + SLOT - 1) / SLOT,
+    NEXT_SLOTS = WEFT_STAGES - KEPT_SLOTS,
+    TURNS = WEFT_TEAM < 16 ? 16 / WEFT_TEAM : 1, // rows of 16 that a warp delivers
+};
+static_assert(KEPT_SLOTS <= WEFT_STAGES, "room for sums");
+
+// Where the sum of a row of X of 16 and a row of W of a unit is among those of a warp.
+DEVICE int32_t sum_at(int32_t n, int32_t w)
+{
+    return n * UNIT_ROWS + (w ^ (n & 3) * 8);
+}
+
+DEVICE void team_barrier(int32_t team)
+{
+    if (TEAMS == 1)
+        __syncthreads();
+    else
+        part_sync<WEFT_TEAM * WARP>(1 + team);
+}
+
+// Sixteen rows of X of a warp's sums go to its ring.
+DEVICE void sums_store(float *sums, int32_t lane, int32_t m,
+                       const float sum[2][SIXTEENS_OF_X][2][4])
+{
+#pragma unroll
+    for (int32_t k = 0; k < 2; k++)
+#pragma unroll
+        for (int32_t i = 0; i < 2; i++)
+#pragma unroll
+            for (int32_t e = 0; e < 4; e += 2)
+                *(float2 *)(sums + sum_at(lane / 4 + 4 * e, k * 16 + i * 8 + lane % 4 * 2)) =
+                    make_float2(sum[k][m][i][e], sum[k][m][i][e + 1]);
+}
+
+// The product of row n of X, which of 16 is `of`, and a row of W a lane: all warps' sums.
+DEVICE float product(const struct weft__linear_slice_args *args,
+                     const struct weft__linear_slice_part *part, int32_t row, int32_t n,
+                     int32_t of, const float *sums)
+{
+    const float *from = sums + of;
+    float total = 0;
+#pragma unroll
+    for (int32_t j = 0; j < WEFT_TEAM; j++)
+        total += from[j * (RING / 4)];
+    const float out = part->alpha * (shared_inverse(args)[n] * total);
+    return !WEFT_STAGED && part->bias && row < part->rows ? out + part->bias[row] : out;
+}
+
+// What follows a row's products, a lane each.
+DEVICE void deliver(const struct weft__linear_slice_args *args,
+                    const struct weft__linear_slice_part *part, int32_t row, int32_t n, float out,
+                    int32_t lane)
+{
+    const bool there = row < part->rows;
+    if (!WEFT_STAGED && args->residual && there)
+        out += element<WEFT_Y_DTYPE>(args->residual, n * args->residual_stride + row);
+    if (there && (!WEFT_ROUND || part->y))
+        set_element<WEFT_Y_DTYPE>(
+            part->y, blockIdx.y * part->slice_stride + n * part->y_stride + row, out);
+#if WEFT_ROUND
+    const float stored = part->y ? as_stored<WEFT_Y_DTYPE>(out) : out;
+    const float weight =
+        args->next_weight ? args->next_weight[row] + args->next_weight_plus : 1.0f;
+    round_results((uint8_t *)args->rounded + n * weft__linear_rounded_stride(part->rows),
+                  part->rows, row, lane, stored, weight);
+#else
+    (void)lane;
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    weft_linear_gemm_team(const __grid_constant__ struct weft__linear_slice_args args)
+{
+    const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
+    const int32_t team = warp / WEFT_TEAM, rank = warp % WEFT_TEAM;
+    const struct slice s = slice_of(&args);
+    const struct share own = share_of(&s, rank);
+    uint8_t *ring = shared_ring(&args, warp);
+    const uint32_t to = shared_address(ring);
+    const float *sums =
+        (const float *)(shared_ring(&args, team * WEFT_TEAM) + NEXT_SLOTS * SLOT);
+    const uint32_t top = 0x80808080u - (uint32_t)(args.num_units >> 31);
+    const uint64_t policy = policy_once();
+    struct source from = {};
+    let_next_start();
+    int32_t unit = (int32_t)blockIdx.x + team * (int32_t)gridDim.x;
+    if (unit < args.num_units)
+        from = source_of(&args, unit, 0, s.tile0 + own.first, own.tiles, lane);
+#pragma unroll
+    for (int32_t p = 0; p < EARLY; p++)
+        ask(&from, p, to + p * SLOT, lane, policy);
+    wait_for_previous();
+    codes_load(&args, &s);
+    scales_load(&args, &s);
+#pragma unroll
+    for (int32_t p = EARLY; p < WEFT_STAGES; p++)
+        ask(&from, p, to + p * SLOT, lane, policy);
+    inverse_load(&args, warp, lane);
+    __syncthreads();
+    float gate[SIXTEENS_OF_X][TURNS];
+    int32_t matrix = 0;
+#pragma unroll 1
+    while (unit < args.num_units) {
+        float sum[2][SIXTEENS_OF_X][2][4];
+        share_sums(&args, &own, &from, ring, top, lane, sum);
+        const int32_t of = unit, of_matrix = matrix;
+        matrix = JOINS ? 1 - matrix : 0;
+        unit += matrix ? 0 : TEAMS * (int32_t)gridDim.x;
+        if (unit < args.num_units)
+            from = source_of(&args, unit, matrix, s.tile0 + own.first, own.tiles, lane);
+#pragma unroll
+        for (int32_t p = 0; p < NEXT_SLOTS; p++)
+            ask(&from, p, to + p * SLOT, lane, policy);
+        const struct weft__linear_slice_part *part =
+            &args.part[JOINS ? of_matrix : part_of(&args, of)];
+        const int32_t row = (of - (JOINS ? 0 : part->first_unit)) * UNIT_ROWS + lane;
+#pragma unroll
+        for (int32_t m = 0; m < SIXTEENS_OF_X; m++) {
+            sums_store((float *)(ring + NEXT_SLOTS * SLOT), lane, m, sum);
+            team_barrier(team);
+#pragma unroll TURNS_AT_ONCE
+            for (int32_t k = 0; k < TURNS; k++) {
+                const int32_t n = rank + k * WEFT_TEAM, row_of_x = m * 16 + n;
+                if (row_of_x >= args.batch)
+                    break;
+                const float out = product(&args, part, row, row_of_x, sum_at(n, lane), sums);
+#if WEFT_GATE
+                if (of_matrix == 0)
+                    gate[m][k] = out;
+                else
+                    deliver(&args, &args.part[0], row, row_of_x,
+                            gated<WEFT_GATE>(gate[m][k], out), lane);
+#else
+                (void)gate;
+                deliver(&args, part, row, row_of_x, out, lane);
+#endif
+            }
+            team_barrier(team);
+        }
+#pragma unroll
+        for (int32_t p = NEXT_SLOTS; p < WEFT_STAGES; p++)
+            ask(&from, p, to + p * SLOT, lane, policy);
+    }
+}
