@@ -42,7 +42,7 @@ enum {
 };
 // Where a sum of products stands: 96, above which integers are steps of 2^-17.
 #define SUM_BITS 0x42c00000
-#define SUM_STEP 0x1p-17f
+#define SUM_ONE  0x1p17f
 
 DEVICE uint8_t *shared_memory()
 {
@@ -165,7 +165,7 @@ DEVICE void inverse_load(const struct weft__linear_slice_args *args, int32_t war
         const float rms =
             args->norm ? 1.0f / sqrtf(total / (float)args->cols + args->norm_eps) : 1.0f;
         if (lane == 0)
-            shared_inverse(args)[n] = rms * SUM_STEP;
+            shared_inverse(args)[n] = rms * SUM_ONE;
     }
 }
 
