@@ -14,7 +14,7 @@
 //
 // With a gate a team has a unit of the one matrix, then the same of the other.
 //
-// Grid (blocks of a slice, slices). Function constants: WEFT_FORMAT, WEFT_ROWS (16, 32, 48, 64), WEFT_TEAM (warps, 2 to 16), WEFT_STAGES (of a
+// Grid (blocks of a slice, slices). Function constants: WEFT_FORMAT, WEFT_ROWS (16, 32, 48, 64), WEFT_WARPS (of a block), WEFT_TEAM (a divisor of them), WEFT_STAGES (of a
 // warp's ring, 2 or 4), WEFT_STAGED (1: sums of slices, 0: Y), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16),
 // WEFT_GATE (linear_rounding.cuh, 0: none), WEFT_ROUND (1: results leave rounded), WEFT_SCALE_DTYPE.
 #include "src/kernels/cuda/elements.cuh"
@@ -25,7 +25,7 @@
 #include "src/kernels/linear/linear_tile.cuh"
 
 enum {
-    WARPS = WEFT__LINEAR_SLICE_WARPS,
+    WARPS = WEFT_WARPS,
     THREADS = WARPS * WARP,
     TEAMS = WARPS / WEFT_TEAM,
     SIXTEENS_OF_X = WEFT_ROWS / 16,
@@ -181,8 +181,8 @@ DEVICE int32_t part_of(const struct weft__linear_slice_args *args, int32_t unit)
 // Where a lane's bytes of a warp's next slot are: 16 of the codes of the first row block's tile, what the other's is further, and of
 // the scales, of which lanes 0 .. 3 ask for the first's, 4 .. 7 for the other's. Slots are asked for in the order of a tile's pairs.
 struct source {
-    const uint8_t *codes, *scales;
-    int64_t other;
+    const uint8_t *codes;
+    int32_t scales, other;
     int32_t tiles; // that are left
 };
 
@@ -191,15 +191,14 @@ DEVICE struct source source_of(const struct weft__linear_slice_args *args, int32
 {
     const struct weft__linear_slice_part *part =
         &args->part[JOINS ? matrix : part_of(args, unit)];
-    const int64_t row_bytes = (int64_t)all_pairs(args) * TILE_BYTES(1);
+    const int32_t row_bytes = all_pairs(args) * TILE_BYTES(1);
     const int32_t block = (unit - (JOINS ? 0 : part->first_unit)) * 2;
     struct source from;
-    from.codes = (const uint8_t *)part->weight + block * row_bytes +
+    from.codes = (const uint8_t *)part->weight + (int64_t)block * row_bytes +
                  (int64_t)tile * TILE_BYTES(4) + lane * 16;
     // beyond the last rows the last of them are read again
     from.other = block + 1 < (part->rows + 15) / 16 ? row_bytes : 0;
-    from.scales = from.codes + 4 * PAIR_LOW - lane * 16 + lane % 4 * 16 +
-                  (lane / 4 ? from.other : 0);
+    from.scales = 4 * PAIR_LOW + (lane % 4 - lane) * 16 + (lane / 4 ? from.other : 0);
     from.tiles = tiles;
     return from;
 }
@@ -215,11 +214,10 @@ DEVICE void ask(struct source *from, int32_t p, uint32_t slot, int32_t lane, uin
                              from->codes + from->other + p * PAIR_LOW + i, policy);
         }
         if (lane < 8)
-            copy_16_async_as(slot + SLOT_SCALES + lane * 16, from->scales + p * TILE_META, policy);
-        if (p == 3) {
-            from->codes += TILE_BYTES(4), from->scales += TILE_BYTES(4);
-            from->tiles--;
-        }
+            copy_16_async_as(slot + SLOT_SCALES + lane * 16,
+                             from->codes + from->scales + p * TILE_META, policy);
+        if (p == 3)
+            from->codes += TILE_BYTES(4), from->tiles--;
     }
     copy_group_end();
 }
@@ -305,42 +303,11 @@ DEVICE struct share share_of(const struct slice *s, int32_t rank)
     return own;
 }
 
-// Sums of the warp's tiles, whose first slots have been asked for.
-DEVICE void share_sums(const struct weft__linear_slice_args *args, const struct share *own,
-                       struct source *from, const uint8_t *ring, uint32_t top, int32_t lane,
-                       float sum[2][SIXTEENS_OF_X][2][4])
-{
-    const uint32_t to = shared_address(ring);
-    const uint64_t policy = policy_once();
-    struct own_x x = {shared_memory() + own->first * 4 * X_CODES + lane * 16,
-                      shared_scales(args) + own->first * 4 * X_SCALES + lane / 4 * 4,
-                      {}};
-#pragma unroll
-    for (int32_t i = 0; i < 4; i++)
-        x.start[i] = SUM_BITS;
-#pragma unroll
-    for (int32_t i = 0; i < SUMS; i++)
-        sum[i / (SUMS / 2)][i / 8 % SIXTEENS_OF_X][i / 4 % 2][i % 4] = 0;
-#pragma unroll 1
-    for (int32_t t = 0; t < own->tiles; t++)
-#pragma unroll
-        for (int32_t p = 0; p < 4; p++) {
-            COPY_WAIT(WEFT_STAGES - 1);
-            __syncwarp();
-            slot_add(ring + p % WEFT_STAGES * SLOT, &x, top, lane, sum);
-            x.codes += X_CODES, x.scales += X_SCALES;
-            __syncwarp();
-            ask(from, (p + WEFT_STAGES) % 4, to + p % WEFT_STAGES * SLOT, lane, policy);
-        }
-    COPY_WAIT(0);
-    __syncwarp();
-}
-
 // What is left of the ring at the end of a unit, for the sums of 16 rows of X: its last slots. The others are the next unit's already.
 enum {
     KEPT_SLOTS = (16 * UNIT_ROWS * 4 + SLOT - 1) / SLOT,
     NEXT_SLOTS = WEFT_STAGES - KEPT_SLOTS,
-    TURNS = WEFT_TEAM < 16 ? 16 / WEFT_TEAM : 1, // rows of 16 that a warp delivers
+    TURNS = (15 + WEFT_TEAM) / WEFT_TEAM, // rows of 16 that a warp delivers
 };
 static_assert(KEPT_SLOTS <= WEFT_STAGES, "room for sums");
 
@@ -408,77 +375,153 @@ DEVICE void deliver(const struct weft__linear_slice_args *args,
 #endif
 }
 
+// Where a thread is. Worked out where it is wanted: the sums want its registers.
+struct place {
+    int32_t warp, lane, team, rank;
+};
+
+DEVICE struct place place_of_thread()
+{
+    const int32_t thread = computed_here((int32_t)threadIdx.x);
+    struct place at = {thread / WARP, thread % WARP, thread / WARP / WEFT_TEAM,
+                       thread / WARP % WEFT_TEAM};
+    return at;
+}
+
+DEVICE uint32_t slot_of(const struct weft__linear_slice_args *args, const struct place *at,
+                        int32_t slot)
+{
+    return shared_address(shared_ring(args, at->warp)) + slot * SLOT;
+}
+
+DEVICE struct source source_at(const struct weft__linear_slice_args *args, const struct place *at,
+                               int32_t unit, int32_t matrix)
+{
+    const struct slice s = slice_of(args);
+    const struct share own = share_of(&s, at->rank);
+    return source_of(args, unit, matrix, s.tile0 + own.first, own.tiles, at->lane);
+}
+
+// Slots [first, end) of the warp's ring, of a tile from its beginning on.
+DEVICE void ask_slots(const struct weft__linear_slice_args *args, struct source *from,
+                      int32_t first, int32_t end)
+{
+    const struct place at = place_of_thread();
+    const uint64_t policy = policy_once();
+#pragma unroll
+    for (int32_t p = first; p < end; p++)
+        ask(from, p, slot_of(args, &at, p), at.lane, policy);
+}
+
+// All of the slice, by all warps; the rest of the ring is asked for behind the loads of X.
+DEVICE void x_load(const struct weft__linear_slice_args *args, struct source *from)
+{
+    const struct place at = place_of_thread();
+    const struct slice s = slice_of(args);
+    codes_load(args, &s);
+    scales_load(args, &s);
+    ask_slots(args, from, EARLY, WEFT_STAGES);
+    inverse_load(args, at.warp, at.lane);
+    __syncthreads();
+}
+
+// Sums of the warp's tiles, whose first slots have been asked for.
+DEVICE void share_sums(const struct weft__linear_slice_args *args, struct source *from,
+                       float sum[2][SIXTEENS_OF_X][2][4])
+{
+    const struct place at = place_of_thread();
+    const struct slice s = slice_of(args);
+    const struct share own = share_of(&s, at.rank);
+    const uint8_t *ring = shared_ring(args, at.warp);
+    const uint32_t to = shared_address(ring), top = 0x80808080u - (uint32_t)(args->num_units >> 31);
+    const uint64_t policy = policy_once();
+    struct own_x x = {shared_memory() + own.first * 4 * X_CODES + at.lane * 16,
+                      shared_scales(args) + own.first * 4 * X_SCALES + at.lane / 4 * 4,
+                      {}};
+#pragma unroll
+    for (int32_t i = 0; i < 4; i++)
+        x.start[i] = SUM_BITS;
+#pragma unroll
+    for (int32_t i = 0; i < SUMS; i++)
+        sum[i / (SUMS / 2)][i / 8 % SIXTEENS_OF_X][i / 4 % 2][i % 4] = 0;
+#pragma unroll 1
+    for (int32_t t = 0; t < own.tiles; t++)
+#pragma unroll
+        for (int32_t p = 0; p < 4; p++) {
+            COPY_WAIT(WEFT_STAGES - 1);
+            __syncwarp();
+            slot_add(ring + p % WEFT_STAGES * SLOT, &x, top, at.lane, sum);
+            x.codes += X_CODES, x.scales += X_SCALES;
+            __syncwarp();
+            ask(from, (p + WEFT_STAGES) % 4, to + p % WEFT_STAGES * SLOT, at.lane, policy);
+        }
+    COPY_WAIT(0);
+    __syncwarp();
+}
+
+// The sums of a unit of a matrix, over the team, and what follows.
+DEVICE void unit_end(const struct weft__linear_slice_args *args, int32_t unit, int32_t matrix,
+                     const float sum[2][SIXTEENS_OF_X][2][4], float gate[SIXTEENS_OF_X][TURNS])
+{
+    const struct place at = place_of_thread();
+    const struct weft__linear_slice_part *part =
+        &args->part[JOINS ? matrix : part_of(args, unit)];
+    const int32_t row = (unit - (JOINS ? 0 : part->first_unit)) * UNIT_ROWS + at.lane;
+    const float *sums =
+        (const float *)(shared_ring(args, at.team * WEFT_TEAM) + NEXT_SLOTS * SLOT);
+    (void)gate;
+#pragma unroll
+    for (int32_t m = 0; m < SIXTEENS_OF_X; m++) {
+        sums_store((float *)(shared_ring(args, at.warp) + NEXT_SLOTS * SLOT), at.lane, m, sum);
+        team_barrier(at.team);
+#pragma unroll TURNS_AT_ONCE
+        for (int32_t k = 0; k < TURNS; k++) {
+            const int32_t of = at.rank + k * WEFT_TEAM, n = m * 16 + of;
+            if (of >= 16 || n >= args->batch)
+                break;
+            const float out = product(args, part, row, n, sum_at(of, at.lane), sums);
+#if WEFT_GATE
+            if (matrix == 0)
+                gate[m][k] = out;
+            else
+                deliver(args, &args->part[0], row, n, gated<WEFT_GATE>(gate[m][k], out), at.lane);
+#else
+            deliver(args, part, row, n, out, at.lane);
+#endif
+        }
+        team_barrier(at.team);
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     weft_linear_gemm_team(const __grid_constant__ struct weft__linear_slice_args args)
 {
-    const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
-    const int32_t team = warp / WEFT_TEAM, rank = warp % WEFT_TEAM;
-    const struct slice s = slice_of(&args);
-    const struct share own = share_of(&s, rank);
-    uint8_t *ring = shared_ring(&args, warp);
-    const uint32_t to = shared_address(ring);
-    const float *sums =
-        (const float *)(shared_ring(&args, team * WEFT_TEAM) + NEXT_SLOTS * SLOT);
-    const uint32_t top = 0x80808080u - (uint32_t)(args.num_units >> 31);
-    const uint64_t policy = policy_once();
     struct source from = {};
+    int32_t matrix = 0, unit;
     let_next_start();
-    int32_t unit = (int32_t)blockIdx.x + team * (int32_t)gridDim.x;
-    if (unit < args.num_units)
-        from = source_of(&args, unit, 0, s.tile0 + own.first, own.tiles, lane);
-#pragma unroll
-    for (int32_t p = 0; p < EARLY; p++)
-        ask(&from, p, to + p * SLOT, lane, policy);
+    {
+        const struct place at = place_of_thread();
+        unit = (int32_t)blockIdx.x + at.team * (int32_t)gridDim.x;
+        if (unit < args.num_units)
+            from = source_at(&args, &at, unit, 0);
+    }
+    ask_slots(&args, &from, 0, EARLY);
     wait_for_previous();
-    codes_load(&args, &s);
-    scales_load(&args, &s);
-#pragma unroll
-    for (int32_t p = EARLY; p < WEFT_STAGES; p++)
-        ask(&from, p, to + p * SLOT, lane, policy);
-    inverse_load(&args, warp, lane);
-    __syncthreads();
+    x_load(&args, &from);
     float gate[SIXTEENS_OF_X][TURNS];
-    int32_t matrix = 0;
 #pragma unroll 1
     while (unit < args.num_units) {
         float sum[2][SIXTEENS_OF_X][2][4];
-        share_sums(&args, &own, &from, ring, top, lane, sum);
+        share_sums(&args, &from, sum);
         const int32_t of = unit, of_matrix = matrix;
         matrix = JOINS ? 1 - matrix : 0;
         unit += matrix ? 0 : TEAMS * (int32_t)gridDim.x;
-        if (unit < args.num_units)
-            from = source_of(&args, unit, matrix, s.tile0 + own.first, own.tiles, lane);
-#pragma unroll
-        for (int32_t p = 0; p < NEXT_SLOTS; p++)
-            ask(&from, p, to + p * SLOT, lane, policy);
-        const struct weft__linear_slice_part *part =
-            &args.part[JOINS ? of_matrix : part_of(&args, of)];
-        const int32_t row = (of - (JOINS ? 0 : part->first_unit)) * UNIT_ROWS + lane;
-#pragma unroll
-        for (int32_t m = 0; m < SIXTEENS_OF_X; m++) {
-            sums_store((float *)(ring + NEXT_SLOTS * SLOT), lane, m, sum);
-            team_barrier(team);
-#pragma unroll TURNS_AT_ONCE
-            for (int32_t k = 0; k < TURNS; k++) {
-                const int32_t n = rank + k * WEFT_TEAM, row_of_x = m * 16 + n;
-                if (row_of_x >= args.batch)
-                    break;
-                const float out = product(&args, part, row, row_of_x, sum_at(n, lane), sums);
-#if WEFT_GATE
-                if (of_matrix == 0)
-                    gate[m][k] = out;
-                else
-                    deliver(&args, &args.part[0], row, row_of_x,
-                            gated<WEFT_GATE>(gate[m][k], out), lane);
-#else
-                (void)gate;
-                deliver(&args, part, row, row_of_x, out, lane);
-#endif
-            }
-            team_barrier(team);
+        if (unit < args.num_units) {
+            const struct place at = place_of_thread();
+            from = source_at(&args, &at, unit, matrix);
         }
-#pragma unroll
-        for (int32_t p = NEXT_SLOTS; p < WEFT_STAGES; p++)
-            ask(&from, p, to + p * SLOT, lane, policy);
+        ask_slots(&args, &from, 0, NEXT_SLOTS);
+        unit_end(&args, of, of_matrix, sum, gate);
+        ask_slots(&args, &from, NEXT_SLOTS, WEFT_STAGES);
     }
 }

@@ -16,6 +16,7 @@ WEFT__CUDA_CONSTANTS(linear_slice, CONSTANTS)
 #define TEAM_CONSTANTS(X)                                                                          \
     X(WEFT_FORMAT)                                                                                 \
     X(WEFT_ROWS)                                                                                   \
+    X(WEFT_WARPS)                                                                                  \
     X(WEFT_TEAM)                                                                                   \
     X(WEFT_STAGES)                                                                                 \
     X(WEFT_STAGED) X(WEFT_GATE) X(WEFT_ROUND) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
@@ -105,7 +106,8 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
                                                                               : MOST_STAGES,
                                                   .slices = slices,
                                                   .slice_tiles = tiles,
-                                                  .unit = WEFT__LINEAR_SLICE_UNIT};
+                                                  .unit = WEFT__LINEAR_SLICE_UNIT,
+                                                  .warps = WEFT__LINEAR_SLICE_WARPS};
         best->shared_bytes = (int32_t)around + best->stages * ring;
         least = time;
     }
@@ -127,7 +129,7 @@ static int64_t team_clocks(const struct weft__linear_slice_wish *wish,
     const int64_t joined = shape->itself && gate ? 2 : 1; // units that a team has one after the other
     const int64_t each =
         joined * weft__ceil_div(wish->team_units / joined, num_sms / shape->slices);
-    const int64_t rounds = weft__ceil_div(each, WEFT__LINEAR_SLICE_WARPS / shape->team);
+    const int64_t rounds = weft__ceil_div(each, shape->warps / shape->team);
     const int64_t multiply = AROUND + (int64_t)shape->rows * ROW_EIGHTHS / 8;
     const int64_t memory = tile_bytes / BYTES;
     const int64_t all = each * shape->slice_tiles * 2 * (multiply > memory ? multiply : memory);
@@ -147,24 +149,27 @@ static bool choose_team(const weft_linear_desc *desc, const struct weft__linear_
     const int32_t all = (int32_t)(desc->cols / WEFT__LINEAR_TILE_COLS);
     const int32_t tile = WEFT__LINEAR_TILE_COLS / weft_dtype_block_elems(wish->matrix.format) *
                          wish->matrix.block_bytes * WEFT__LINEAR_TILE_ROWS;
+    // by the registers that sums take
+    const int32_t warps = rows <= 16 ? 16 : rows <= 32 ? 12 : 8;
     int64_t least = INT64_MAX;
     for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s <= all && s <= limits->num_sms; s++) {
         const int32_t tiles = (int32_t)weft__ceil_div(all, s);
         const int64_t x = (int64_t)rows * (tiles * 4 * 64 + 4) +
                           (int64_t)tiles * 4 * WEFT__LINEAR_TEAM_SCALES(rows) * 4;
-        for (int32_t team = 2; team <= WEFT__LINEAR_SLICE_WARPS; team *= 2)
+        for (int32_t team = 2; team <= warps; team++)
             for (int32_t stages = 4; stages >= 2; stages -= 2) {
-                const int64_t shared = x + (int64_t)WEFT__LINEAR_SLICE_WARPS * stages * tile / 2;
+                const int64_t shared = x + (int64_t)warps * stages * tile / 2;
                 struct weft__linear_slice_shape shape = {.rows = rows,
                                                          .stages = stages,
                                                          .slices =
                                                              (int32_t)weft__ceil_div(all, tiles),
                                                          .slice_tiles = tiles,
                                                          .unit = WEFT__LINEAR_TEAM_UNIT,
+                                                         .warps = warps,
                                                          .team = team,
                                                          .shared_bytes = (int32_t)shared};
                 shape.itself = wish->follows && wish->whole && shape.slices == 1;
-                if (shared > limits->shared_per_block || tiles < team ||
+                if (warps % team || shared > limits->shared_per_block || tiles < team ||
                     (shape.itself && desc->gate && rows > LEAST_GATE_TEAM * team))
                     continue;
                 const int64_t time = team_clocks(wish, &shape, desc->gate != WEFT_LINEAR_GATE_NONE, tile, limits->num_sms);
@@ -184,6 +189,7 @@ static int32_t want_team(const weft_linear_desc *desc, const struct weft__linear
     const struct weft__linear_team_constants constants = {
         .WEFT_FORMAT = (int32_t)wish->matrix.format,
         .WEFT_ROWS = shape->rows,
+        .WEFT_WARPS = shape->warps,
         .WEFT_TEAM = shape->team,
         .WEFT_STAGES = shape->stages,
         .WEFT_STAGED = leaves,

@@ -26,6 +26,7 @@ struct weft__linear_slice_shape {
     int32_t slices;      // of the columns
     int32_t slice_tiles; // 256 columns each
     int32_t unit;        // rows of W that somebody takes at a time
+    int32_t warps;       // of a block
     int32_t team;        // warps of a team (linear_gemm_team.cu), or 0 (linear_gemm_slice.cu)
     bool itself;         // does what follows products in the same launch
     int32_t shared_bytes;

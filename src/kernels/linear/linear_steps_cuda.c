@@ -280,7 +280,7 @@ static void add_slices(struct weft__linear_run *run, const struct weft__linear_s
     struct weft__cuda_step *step = weft__cuda_step(
         &run->steps[run->count++], shape->kernel,
         (uint32_t)(device.num_units < most ? device.num_units : most), (uint32_t)shape->slices,
-        WEFT__LINEAR_SLICE_WARPS * 32, &device, sizeof device);
+        (uint32_t)shape->warps * 32, &device, sizeof device);
     step->shared_bytes = (uint32_t)shape->shared_bytes;
     step->overlap = 1;
     if (staging && !follows)
