@@ -63,8 +63,18 @@ enum {
 // The same by teams of warps: linear_gemm_team.cu.
 enum { WEFT__LINEAR_TEAM_UNIT = 32 }; // rows of W that a team takes at a time
 
-// Numbers of 64 columns of X, scales of rows and units: four more than there are, for the banks' sake.
-#define WEFT__LINEAR_TEAM_SCALES(rows) ((rows)*2 + 4)
+// Has a tile of the format its scales together, and minima (q4_k)?
+#define WEFT__LINEAR_TEAM_MINIMA(format) ((format) == 48)
+
+// Numbers of 64 columns of X, scales of rows and units: four more than there are, for the banks' sake, where there is room.
+#define WEFT__LINEAR_TEAM_SCALES(format, rows)                                                     \
+    ((rows)*2 + (WEFT__LINEAR_TEAM_MINIMA(format) ? 0 : 4))
+
+// Bytes that a block has of X: codes, scales, what rows are multiplied by, sums for minima; and a warp's beside its ring.
+#define WEFT__LINEAR_TEAM_X(format, rows, tiles)                                                   \
+    ((rows) * ((tiles)*256 + 4) + (tiles)*16 * WEFT__LINEAR_TEAM_SCALES(format, rows) +            \
+     (WEFT__LINEAR_TEAM_MINIMA(format) ? (tiles) * (rows)*32 : 0))
+#define WEFT__LINEAR_TEAM_BESIDE(format) (WEFT__LINEAR_TEAM_MINIMA(format) ? 2 * 256 + 1024 : 0)
 
 struct weft__linear_slice_part {
     const void *weight; // packed tiles

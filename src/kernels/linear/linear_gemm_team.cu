@@ -30,11 +30,15 @@ enum {
     TEAMS = WARPS / WEFT_TEAM,
     SIXTEENS_OF_X = WEFT_ROWS / 16,
     UNIT_ROWS = WEFT__LINEAR_TEAM_UNIT, // of W
-    SLOT = 2 * TILE_BYTES(1),
     SLOT_SCALES = 2 * PAIR_LOW,
-    RING = WEFT_STAGES * SLOT,
+    SLOT = SLOT_SCALES + (TILE_SUPER ? 0 : 2 * TILE_META),
+    // of a tile that has its scales together: as they come, and as numbers [64 columns][row block][c][row 2 c + 8 i, 2 c + 8 i + 1][unit]
+    TILE_SCALES = WEFT_STAGES * SLOT,
+    NUMBERS = TILE_SCALES + (TILE_SUPER ? 2 * TILE_META : 0),
+    RING = NUMBERS + (TILE_SUPER ? 1024 : 0),
     X_CODES = WEFT_ROWS * 64, // bytes of 64 columns
-    X_SCALES = WEFT__LINEAR_TEAM_SCALES(WEFT_ROWS), // numbers of 64 columns
+    X_SCALES = WEFT__LINEAR_TEAM_SCALES(WEFT_FORMAT, WEFT_ROWS), // numbers of 64 columns
+    X_SUMS = TILE_MIN ? WEFT_ROWS * 8 : 0,                       // of a tile
     SUMS = SIXTEENS_OF_X * 16,                      // that a lane has
     EARLY = WEFT_STAGES / 2, // slots that are asked for before X
     JOINS = WEFT_GATE != 0,  // parts 0 and 1
@@ -73,9 +77,14 @@ DEVICE float *shared_scales(const struct weft__linear_slice_args *args)
     return (float *)(shared_memory() + args->slice_tiles * 4 * X_CODES);
 }
 
-DEVICE float *shared_inverse(const struct weft__linear_slice_args *args)
+DEVICE float *shared_sums(const struct weft__linear_slice_args *args)
 {
     return shared_scales(args) + args->slice_tiles * 4 * X_SCALES;
+}
+
+DEVICE float *shared_inverse(const struct weft__linear_slice_args *args)
+{
+    return shared_sums(args) + args->slice_tiles * X_SUMS;
 }
 
 DEVICE uint8_t *shared_ring(const struct weft__linear_slice_args *args, int32_t warp)
@@ -118,12 +127,24 @@ DEVICE void codes_load(const struct weft__linear_slice_args *args, const struct 
     }
 }
 
-// 22 bits of a scale, so that 96 times it is exact; infinities and NaN stay what they are.
-DEVICE float x_scale(uint32_t scale)
+// 22 bits of a scale, so that 96 times it is exact; infinities and NaN stay what they are. Codes of four bits are 16 times too
+// large in unit 1, signed ones in both.
+DEVICE float x_scale(uint32_t scale, int32_t h)
 {
-    const uint32_t bits = float_bits(bits_float(scale) * (TILE_SIGNED ? 1.0f : 0.0625f));
+    const bool large = TILE_BITS == 4 && (TILE_OFFSET || h);
+    const uint32_t bits = float_bits(bits_float(scale) * (large ? 0.0625f : 1.0f));
     return bits_float((bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 2) & ~3u);
 }
+
+#if TILE_MIN
+// The sum of unit u of row n, as A of m16n8k8 has it.
+DEVICE void sum_store(float *sums, int32_t n, int32_t u, uint32_t scale, uint32_t both)
+{
+    const int32_t sum = (int16_t)both + ((int32_t)both >> 16), lane = n % 8 * 4 + u % 4;
+    sums[u / 8 * X_SUMS + (n / 16 * WARP + lane) * 4 + u % 8 / 4 * 2 + n % 16 / 8] =
+        bits_float(scale) * ((float)sum * (1 / SUM_ONE));
+}
+#endif
 
 DEVICE void scales_load(const struct weft__linear_slice_args *args, const struct slice *s)
 {
@@ -144,7 +165,13 @@ DEVICE void scales_load(const struct weft__linear_slice_args *args, const struct
             const int32_t i = first + k * THREADS, n = i / pairs;
             if (i < count)
                 *(float2 *)(scales + i % pairs * X_SCALES + n / 16 * 32 + n % 8 * 4 +
-                            n % 16 / 8 * 2) = make_float2(x_scale(own[k].x), x_scale(own[k].z));
+                            n % 16 / 8 * 2) = make_float2(x_scale(own[k].x, 0), x_scale(own[k].z, 1));
+#if TILE_MIN
+            if (i < count) {
+                sum_store(shared_sums(args), n, i % pairs * 2, own[k].x, own[k].y);
+                sum_store(shared_sums(args), n, i % pairs * 2 + 1, own[k].z, own[k].w);
+            }
+#endif
         }
     }
 }
@@ -179,7 +206,8 @@ DEVICE int32_t part_of(const struct weft__linear_slice_args *args, int32_t unit)
 }
 
 // Where a lane's bytes of a warp's next slot are: 16 of the codes of the first row block's tile, what the other's is further, and of
-// the scales, of which lanes 0 .. 3 ask for the first's, 4 .. 7 for the other's. Slots are asked for in the order of a tile's pairs.
+// the scales, of which LANES lanes ask for the first's, as many for the other's. Slots are asked for in the order of a tile's pairs.
+enum { SCALE_LANES = TILE_META / 16 };
 struct source {
     const uint8_t *codes;
     int32_t scales, other;
@@ -191,21 +219,23 @@ DEVICE struct source source_of(const struct weft__linear_slice_args *args, int32
 {
     const struct weft__linear_slice_part *part =
         &args->part[JOINS ? matrix : part_of(args, unit)];
-    const int32_t row_bytes = all_pairs(args) * TILE_BYTES(1);
+    const int32_t row_bytes = args->cols / 256 * TILE_BYTES(4);
     const int32_t block = (unit - (JOINS ? 0 : part->first_unit)) * 2;
     struct source from;
     from.codes = (const uint8_t *)part->weight + (int64_t)block * row_bytes +
                  (int64_t)tile * TILE_BYTES(4) + lane * 16;
     // beyond the last rows the last of them are read again
     from.other = block + 1 < (part->rows + 15) / 16 ? row_bytes : 0;
-    from.scales = 4 * PAIR_LOW + (lane % 4 - lane) * 16 + (lane / 4 ? from.other : 0);
+    from.scales =
+        4 * PAIR_LOW + (lane % SCALE_LANES - lane) * 16 + (lane / SCALE_LANES ? from.other : 0);
     from.tiles = tiles;
     return from;
 }
 
-// Asks for pair p of the source's tile into a slot; an empty request keeps the count of requests.
-DEVICE void ask(struct source *from, int32_t p, uint32_t slot, int32_t lane, uint64_t policy)
+// Asks for pair p of the source's tile into its slot of a ring, before the first pair for the tile's scales; an empty request keeps the count of requests.
+DEVICE void ask(struct source *from, int32_t p, uint32_t ring, int32_t lane, uint64_t policy)
 {
+    const uint32_t slot = ring + p % WEFT_STAGES * SLOT;
     if (from->tiles > 0) {
 #pragma unroll
         for (int32_t i = 0; i < PAIR_LOW; i += 512) {
@@ -213,7 +243,9 @@ DEVICE void ask(struct source *from, int32_t p, uint32_t slot, int32_t lane, uin
             copy_16_async_as(slot + PAIR_LOW + lane * 16 + i,
                              from->codes + from->other + p * PAIR_LOW + i, policy);
         }
-        if (lane < 8)
+        if (TILE_SUPER && p == 0)
+            copy_16_async_as(ring + TILE_SCALES + lane * 16, from->codes + from->scales, policy);
+        if (!TILE_SUPER && lane < 2 * SCALE_LANES)
             copy_16_async_as(slot + SLOT_SCALES + lane * 16,
                              from->codes + from->scales + p * TILE_META, policy);
         if (p == 3)
@@ -222,8 +254,8 @@ DEVICE void ask(struct source *from, int32_t p, uint32_t slot, int32_t lane, uin
     copy_group_end();
 }
 
-// The codes of a row block's pair as B of unit h for rows 8 i .. 8 i + 7: b[h][i][k]. In place codes of four bits are signed and 16
-// times too large; top: 0x80808080, as the compiler does not know.
+// The codes of a row block's pair as B of unit h for rows 8 i .. 8 i + 7: b[h][i][k]. Those of four bits with an offset are signed;
+// top: 0x80808080, as the compiler does not know.
 DEVICE void codes_of(const uint8_t *codes, int32_t lane, uint32_t top, uint32_t b[2][2][2])
 {
 #pragma unroll
@@ -235,10 +267,36 @@ DEVICE void codes_of(const uint8_t *codes, int32_t lane, uint32_t top, uint32_t 
             if (TILE_SIGNED)
                 b[h][j % 2][j / 2] = w[j];
             else {
-                b[0][j % 2][j / 2] = (w[j] << 4 & 0xf0f0f0f0u) ^ top;
-                b[1][j % 2][j / 2] = (w[j] & 0xf0f0f0f0u) ^ top;
+                b[0][j % 2][j / 2] =
+                    TILE_OFFSET ? (w[j] << 4 & 0xf0f0f0f0u) ^ top : w[j] & 0x0f0f0f0fu;
+                b[1][j % 2][j / 2] = TILE_OFFSET ? (w[j] & 0xf0f0f0f0u) ^ top : w[j] & 0xf0f0f0f0u;
             }
     }
+}
+
+// Scales of a row block's pair: [unit][i][odd] of row 2 c + 8 i + odd.
+DEVICE void scales_of(const uint8_t *ring, const uint8_t *slot, int32_t p, int32_t k, int32_t c,
+                      float scale[2][2][2])
+{
+#if TILE_SUPER
+    (void)slot;
+    const float4 *at = (const float4 *)(ring + NUMBERS) + ((p * 2 + k) * 4 + c) * 2;
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        const float4 of = at[i];
+        scale[0][i][0] = of.x, scale[1][i][0] = of.y;
+        scale[0][i][1] = of.z, scale[1][i][1] = of.w;
+    }
+#else // two f16 of rows r and r + 8, by unit
+    (void)ring, (void)p;
+    const uint4 of = *(const uint4 *)(slot + SLOT_SCALES + k * TILE_META + c * 16);
+    const uint32_t word[2][2] = {{of.x, of.z}, {of.y, of.w}};
+#pragma unroll
+    for (int32_t e = 0; e < 4; e++) {
+        const float2 both = f16x2_float2(word[e / 2][e % 2]);
+        scale[e / 2][0][e % 2] = both.x, scale[e / 2][1][e % 2] = both.y;
+    }
+#endif
 }
 
 // Of a lane: X from a pair on, and what products start from.
@@ -248,16 +306,17 @@ struct own_x {
     int32_t start[4];
 };
 
-// A slot by all rows of X.
-DEVICE void slot_add(const uint8_t *slot, const struct own_x *x, uint32_t top, int32_t lane,
-                     float sum[2][SIXTEENS_OF_X][2][4])
+// Pair p of a tile by all rows of X.
+DEVICE void pair_add(const uint8_t *ring, int32_t p, const struct own_x *x, uint32_t top,
+                     int32_t lane, float sum[2][SIXTEENS_OF_X][2][4])
 {
+    const uint8_t *slot = ring + p % WEFT_STAGES * SLOT;
     uint32_t b[2][2][2][2];
-    uint4 scales[2]; // of rows 2 c and 2 c + 1, by unit, those 8 rows further in the upper half
+    float scales[2][2][2][2];
 #pragma unroll
     for (int32_t k = 0; k < 2; k++) {
         codes_of(slot + k * PAIR_LOW, lane, top, b[k]);
-        scales[k] = *(const uint4 *)(slot + SLOT_SCALES + k * TILE_META + lane % 4 * 16);
+        scales_of(ring, slot, p, k, lane % 4, scales[k]);
     }
 #pragma unroll
     for (int32_t m = 0; m < SIXTEENS_OF_X; m++) {
@@ -270,24 +329,86 @@ DEVICE void slot_add(const uint8_t *slot, const struct own_x *x, uint32_t top, i
             const float less[2] = {of_row[0] * -96, of_row[1] * -96};
 #pragma unroll
             for (int32_t k = 0; k < 2; k++) {
-                const float2 even = f16x2_float2(h ? scales[k].y : scales[k].x);
-                const float2 odd = f16x2_float2(h ? scales[k].w : scales[k].z);
 #pragma unroll
                 for (int32_t i = 0; i < 2; i++) {
                     int32_t d[4];
-                    mma_s8_k32_from(d, a, b[k][h][i][0], b[k][h][i][1], x->start);
+                    if (TILE_SIGNED || TILE_OFFSET)
+                        mma_s8_k32_from(d, a, b[k][h][i][0], b[k][h][i][1], x->start);
+                    else
+                        mma_s8_u8_k32_from(d, a, b[k][h][i][0], b[k][h][i][1], x->start);
 #pragma unroll
                     for (int32_t e = 0; e < 4; e++) {
-                        const float scale = e % 2 ? i ? odd.y : odd.x : i ? even.y : even.x;
                         const float dot =
                             fmaf(__int_as_float(d[e]), of_row[e / 2], less[e / 2]);
-                        sum[k][m][i][e] = fmaf(dot, scale, sum[k][m][i][e]);
+                        sum[k][m][i][e] = fmaf(dot, scales[k][h][i][e % 2], sum[k][m][i][e]);
                     }
                 }
             }
         }
     }
 }
+
+#if TILE_SUPER
+
+// What the minima of a tile's row block add. In B of m16n8k8 are the minima of 8 rows' units, exactly, in A sums of X, two numbers of
+// tf32 each: what has its 11 bits, and the rest. The rows' own number follows.
+DEVICE void minima_add(const uint8_t *scales, const float *sums, int32_t lane,
+                       float sum[SIXTEENS_OF_X][2][4])
+{
+    const int32_t r = lane / 4, c = lane % 4;
+    struct tile_scales of;
+    uint32_t b[2][2];
+    float less[2][2];
+    tile_scales_load(&of, scales - 4 * (PAIR_LOW + PAIR_HIGH), 4, r);
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++)
+#pragma unroll
+        for (int32_t k = 0; k < 2; k++) {
+            b[i][k] = float_bits(times_byte(1, of.m[i][k], c, 0));
+            less[i][k] = -f16_float(*(const uint16_t *)(scales + (2 * c + 8 * i + k) * 16 + 2));
+        }
+#pragma unroll
+    for (int32_t m = 0; m < SIXTEENS_OF_X; m++) {
+        const float4 all = *(const float4 *)(sums + (m * WARP + lane) * 4);
+        const float whole[4] = {all.x, all.y, all.z, all.w};
+        uint32_t high[4], low[4];
+#pragma unroll
+        for (int32_t e = 0; e < 4; e++) {
+            high[e] = float_bits(whole[e]) & 0xffffe000u;
+            low[e] = float_bits(whole[e] - bits_float(high[e]));
+        }
+#pragma unroll
+        for (int32_t i = 0; i < 2; i++) {
+            float d[4] = {};
+            mma_tf32(d, low, b[i][0], b[i][1]);
+            mma_tf32(d, high, b[i][0], b[i][1]);
+#pragma unroll
+            for (int32_t e = 0; e < 4; e++)
+                sum[m][i][e] = fmaf(d[e], less[i][e % 2], sum[m][i][e]);
+        }
+    }
+}
+
+// A tile's scales become numbers, a row a lane, once its minima are added.
+DEVICE void tile_begin(uint8_t *ring, const float *sums, int32_t lane,
+                       float sum[2][SIXTEENS_OF_X][2][4])
+{
+    const uint8_t *scales = ring + TILE_SCALES;
+    const int32_t row = lane % 16, k = lane / 16;
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++)
+        minima_add(scales + i * TILE_META, sums, lane, sum[i]);
+    const uint4 w = *(const uint4 *)(scales + lane * 16);
+    const float d = f16_float(w.x & 0xffffu);
+    const uint32_t sc[2] = {w.y & 0x3f3f3f3fu, (w.w & 0x0f0f0f0fu) | (w.y >> 2 & 0x30303030u)};
+    float2 *to = (float2 *)(ring + NUMBERS) + (k * 4 + row % 8 / 2) * 4 + row / 8 * 2 + row % 2;
+#pragma unroll
+    for (int32_t p = 0; p < 4; p++)
+        to[p * 32] = make_float2(times_byte(d, sc[p / 2], p % 2 * 2, 0),
+                                 times_byte(d, sc[p / 2], p % 2 * 2 + 1, 0));
+}
+
+#endif
 
 // The warp's tiles of a slice.
 struct share {
@@ -388,12 +509,6 @@ DEVICE struct place place_of_thread()
     return at;
 }
 
-DEVICE uint32_t slot_of(const struct weft__linear_slice_args *args, const struct place *at,
-                        int32_t slot)
-{
-    return shared_address(shared_ring(args, at->warp)) + slot * SLOT;
-}
-
 DEVICE struct source source_at(const struct weft__linear_slice_args *args, const struct place *at,
                                int32_t unit, int32_t matrix)
 {
@@ -410,7 +525,7 @@ DEVICE void ask_slots(const struct weft__linear_slice_args *args, struct source 
     const uint64_t policy = policy_once();
 #pragma unroll
     for (int32_t p = first; p < end; p++)
-        ask(from, p, slot_of(args, &at, p), at.lane, policy);
+        ask(from, p, shared_address(shared_ring(args, at.warp)), at.lane, policy);
 }
 
 // All of the slice, by all warps; the rest of the ring is asked for behind the loads of X.
@@ -432,7 +547,7 @@ DEVICE void share_sums(const struct weft__linear_slice_args *args, struct source
     const struct place at = place_of_thread();
     const struct slice s = slice_of(args);
     const struct share own = share_of(&s, at.rank);
-    const uint8_t *ring = shared_ring(args, at.warp);
+    uint8_t *ring = shared_ring(args, at.warp);
     const uint32_t to = shared_address(ring), top = 0x80808080u - (uint32_t)(args->num_units >> 31);
     const uint64_t policy = policy_once();
     struct own_x x = {shared_memory() + own.first * 4 * X_CODES + at.lane * 16,
@@ -450,10 +565,16 @@ DEVICE void share_sums(const struct weft__linear_slice_args *args, struct source
         for (int32_t p = 0; p < 4; p++) {
             COPY_WAIT(WEFT_STAGES - 1);
             __syncwarp();
-            slot_add(ring + p % WEFT_STAGES * SLOT, &x, top, at.lane, sum);
+#if TILE_SUPER
+            if (p == 0) {
+                tile_begin(ring, shared_sums(args) + (own.first + t) * X_SUMS, at.lane, sum);
+                __syncwarp();
+            }
+#endif
+            pair_add(ring, p, &x, top, at.lane, sum);
             x.codes += X_CODES, x.scales += X_SCALES;
             __syncwarp();
-            ask(from, (p + WEFT_STAGES) % 4, to + p % WEFT_STAGES * SLOT, at.lane, policy);
+            ask(from, (p + WEFT_STAGES) % 4, to, at.lane, policy);
         }
     COPY_WAIT(0);
     __syncwarp();

@@ -114,10 +114,10 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
     return least < INT64_MAX;
 }
 
-// May teams of warps multiply the format (linear_gemm_team.cu)? Whole tiles, one scale of f16 a unit.
+// May teams of warps multiply the format (linear_gemm_team.cu)? Whole tiles.
 static bool serves_teams(const weft_linear_desc *desc, weft_dtype format)
 {
-    return desc->cols % WEFT__LINEAR_TILE_COLS == 0 && (format == WEFT_Q4_0 || format == WEFT_Q8_0);
+    return desc->cols % WEFT__LINEAR_TILE_COLS == 0 && (format == WEFT_Q4_0 || format == WEFT_Q8_0 || format == WEFT_Q4_K);
 }
 
 // Clocks that an SM needs of a team's shape.
@@ -149,16 +149,17 @@ static bool choose_team(const weft_linear_desc *desc, const struct weft__linear_
     const int32_t all = (int32_t)(desc->cols / WEFT__LINEAR_TILE_COLS);
     const int32_t tile = WEFT__LINEAR_TILE_COLS / weft_dtype_block_elems(wish->matrix.format) *
                          wish->matrix.block_bytes * WEFT__LINEAR_TILE_ROWS;
+    const int32_t beside = WEFT__LINEAR_TEAM_BESIDE(wish->matrix.format);
+    const int32_t codes = beside ? 2048 : tile; // what slots have of a tile
     // by the registers that sums take
     const int32_t warps = rows <= 16 ? 16 : rows <= 32 ? 12 : 8;
     int64_t least = INT64_MAX;
     for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s <= all && s <= limits->num_sms; s++) {
         const int32_t tiles = (int32_t)weft__ceil_div(all, s);
-        const int64_t x = (int64_t)rows * (tiles * 4 * 64 + 4) +
-                          (int64_t)tiles * 4 * WEFT__LINEAR_TEAM_SCALES(rows) * 4;
+        const int64_t x = WEFT__LINEAR_TEAM_X(wish->matrix.format, (int64_t)rows, tiles);
         for (int32_t team = 2; team <= warps; team++)
             for (int32_t stages = 4; stages >= 2; stages -= 2) {
-                const int64_t shared = x + (int64_t)warps * stages * tile / 2;
+                const int64_t shared = x + (int64_t)warps * (stages * codes / 2 + beside);
                 struct weft__linear_slice_shape shape = {.rows = rows,
                                                          .stages = stages,
                                                          .slices =
