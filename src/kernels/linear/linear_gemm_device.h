@@ -60,20 +60,21 @@ enum {
         2 * 8 * WEFT__LINEAR_SLICE_WARPS, // numbers: two of every warp and row of X that it reads
 };
 
-// The same by teams of warps: linear_gemm_team.cu.
-enum { WEFT__LINEAR_TEAM_UNIT = 32 }; // rows of W that a team takes at a time
+// Up to 16 rows of X by teams of warps: linear_gemm_team.cu.
+enum {
+    WEFT__LINEAR_TEAM_ROWS = 16,
+    WEFT__LINEAR_TEAM_UNIT = 32, // rows of W that a team takes at a time
+    // numbers of 64 columns of X, scales of rows and units: four more than there are, for the banks' sake
+    WEFT__LINEAR_TEAM_SCALES = WEFT__LINEAR_TEAM_ROWS * 2 + 4,
+};
 
 // Has a tile of the format its scales together, and minima (q4_k)?
 #define WEFT__LINEAR_TEAM_MINIMA(format) ((format) == 48)
 
-// Numbers of 64 columns of X, scales of rows and units: four more than there are, for the banks' sake, where there is room.
-#define WEFT__LINEAR_TEAM_SCALES(format, rows)                                                     \
-    ((rows)*2 + (WEFT__LINEAR_TEAM_MINIMA(format) ? 0 : 4))
-
-// Bytes that a block has of X: codes, scales, what rows are multiplied by, sums for minima; and a warp's beside its ring.
-#define WEFT__LINEAR_TEAM_X(format, rows, tiles)                                                   \
-    ((rows) * ((tiles)*256 + 4) + (tiles)*16 * WEFT__LINEAR_TEAM_SCALES(format, rows) +            \
-     (WEFT__LINEAR_TEAM_MINIMA(format) ? (tiles) * (rows)*32 : 0))
+// Bytes that a block has of X: codes, scales, what rows are multiplied by, sums for minima; and a warp's beside its slots.
+#define WEFT__LINEAR_TEAM_X(format, tiles)                                                         \
+    (WEFT__LINEAR_TEAM_ROWS * ((tiles)*256 + 4) + (tiles)*16 * WEFT__LINEAR_TEAM_SCALES +          \
+     (WEFT__LINEAR_TEAM_MINIMA(format) ? (tiles)*WEFT__LINEAR_TEAM_ROWS * 32 : 0))
 #define WEFT__LINEAR_TEAM_BESIDE(format) (WEFT__LINEAR_TEAM_MINIMA(format) ? 2 * 256 + 1024 : 0)
 
 struct weft__linear_slice_part {

@@ -15,7 +15,6 @@ WEFT__CUDA_CONSTANTS(linear_slice, CONSTANTS)
 
 #define TEAM_CONSTANTS(X)                                                                          \
     X(WEFT_FORMAT)                                                                                 \
-    X(WEFT_ROWS)                                                                                   \
     X(WEFT_WARPS)                                                                                  \
     X(WEFT_TEAM)                                                                                   \
     X(WEFT_STAGES)                                                                                 \
@@ -32,8 +31,8 @@ enum {
     X_NUMBERS = 8,
     SUM_BYTES = 1500,
     FINISH_CLOCKS = 4000,
-    // rows of X by warps of a team whose results of the first matrix of a gate wait in registers
-    LEAST_GATE_TEAM = 8,
+    // a warp of smaller teams has too many results of the first matrix of a gate in registers
+    LEAST_GATE_TEAM = 4,
     // smaller matrices of 9 to 16 rows were not measured
     LEAST_COLS = 4096,
     LEAST_UNITS = 64,
@@ -117,7 +116,8 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
 // May teams of warps multiply the format (linear_gemm_team.cu)? Whole tiles.
 static bool serves_teams(const weft_linear_desc *desc, weft_dtype format)
 {
-    return desc->cols % WEFT__LINEAR_TILE_COLS == 0 && (format == WEFT_Q4_0 || format == WEFT_Q8_0 || format == WEFT_Q4_K);
+    return desc->cols % WEFT__LINEAR_TILE_COLS == 0 &&
+           (format == WEFT_Q4_0 || format == WEFT_Q8_0 || format == WEFT_Q4_K);
 }
 
 // Clocks that an SM needs of a team's shape.
@@ -125,59 +125,67 @@ static int64_t team_clocks(const struct weft__linear_slice_wish *wish,
                            const struct weft__linear_slice_shape *shape, bool gate,
                            int32_t tile_bytes, int32_t num_sms)
 {
-    enum { BYTES = 17, AROUND = 40, ROW_EIGHTHS = 28, STEP = 1500, UNIT_END = 1500 };
+    // bytes of W that an SM gets in a clock; a tile's products; a warp's two tiles alone; the end of a unit
+    enum { BYTES = 15, TILE = 150, STEP = 1500, UNIT_END = 1500 };
     const int64_t joined = shape->itself && gate ? 2 : 1; // units that a team has one after the other
     const int64_t each =
         joined * weft__ceil_div(wish->team_units / joined, num_sms / shape->slices);
     const int64_t rounds = weft__ceil_div(each, shape->warps / shape->team);
-    const int64_t multiply = AROUND + (int64_t)shape->rows * ROW_EIGHTHS / 8;
-    const int64_t memory = tile_bytes / BYTES;
-    const int64_t all = each * shape->slice_tiles * 2 * (multiply > memory ? multiply : memory);
+    const int64_t tile = tile_bytes / BYTES > TILE ? tile_bytes / BYTES : TILE;
+    const int64_t all = each * shape->slice_tiles * 2 * tile;
     const int64_t alone = rounds * weft__ceil_div(shape->slice_tiles, shape->team) * STEP;
     const int64_t sums = shape->slices > 1 ? 8 * shape->slices * wish->team_units *
-                                                 WEFT__LINEAR_TEAM_UNIT * shape->rows
+                                                 WEFT__LINEAR_TEAM_UNIT * WEFT__LINEAR_TEAM_ROWS
                                            : 0;
     return (alone > all ? alone : all) + rounds * UNIT_END +
-           shape->slice_tiles * 256 * shape->rows / 32 + sums / SUM_BYTES +
+           shape->slice_tiles * 256 * WEFT__LINEAR_TEAM_ROWS / X_NUMBERS + sums / SUM_BYTES +
            (shape->slices > 1 || (wish->follows && !shape->itself) ? FINISH_CLOCKS : 0);
 }
 
+// Bytes of shared memory of blocks of `warps` warps whose slices have so many tiles; 0: more than there are.
+static int32_t team_bytes(const struct weft__linear_slice_wish *wish, int32_t tiles, int32_t warps,
+                          int32_t stages, int32_t tile_bytes, int32_t most)
+{
+    const int32_t beside = WEFT__LINEAR_TEAM_BESIDE(wish->matrix.format);
+    const int32_t slots = stages * (beside ? 1024 : tile_bytes / 2);
+    const int64_t bytes =
+        WEFT__LINEAR_TEAM_X(wish->matrix.format, (int64_t)tiles) + (int64_t)warps * (slots + beside);
+    return bytes > most ? 0 : (int32_t)bytes;
+}
+
+// The shape of teams of the shortest estimate; false if X fits no block.
 static bool choose_team(const weft_linear_desc *desc, const struct weft__linear_slice_wish *wish,
-                        int32_t rows, const struct weft__cuda_limits *limits,
+                        const struct weft__cuda_limits *limits,
                         struct weft__linear_slice_shape *best)
 {
+    enum { WARPS = WEFT__LINEAR_SLICE_WARPS };
     const int32_t all = (int32_t)(desc->cols / WEFT__LINEAR_TILE_COLS);
     const int32_t tile = WEFT__LINEAR_TILE_COLS / weft_dtype_block_elems(wish->matrix.format) *
                          wish->matrix.block_bytes * WEFT__LINEAR_TILE_ROWS;
-    const int32_t beside = WEFT__LINEAR_TEAM_BESIDE(wish->matrix.format);
-    const int32_t codes = beside ? 2048 : tile; // what slots have of a tile
-    // by the registers that sums take
-    const int32_t warps = rows <= 16 ? 16 : rows <= 32 ? 12 : 8;
     int64_t least = INT64_MAX;
     for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s <= all && s <= limits->num_sms; s++) {
         const int32_t tiles = (int32_t)weft__ceil_div(all, s);
-        const int64_t x = WEFT__LINEAR_TEAM_X(wish->matrix.format, (int64_t)rows, tiles);
-        for (int32_t team = 2; team <= warps; team++)
-            for (int32_t stages = 4; stages >= 2; stages -= 2) {
-                const int64_t shared = x + (int64_t)warps * (stages * codes / 2 + beside);
-                struct weft__linear_slice_shape shape = {.rows = rows,
-                                                         .stages = stages,
-                                                         .slices =
-                                                             (int32_t)weft__ceil_div(all, tiles),
-                                                         .slice_tiles = tiles,
-                                                         .unit = WEFT__LINEAR_TEAM_UNIT,
-                                                         .warps = warps,
-                                                         .team = team,
-                                                         .shared_bytes = (int32_t)shared};
-                shape.itself = wish->follows && wish->whole && shape.slices == 1;
-                if (warps % team || shared > limits->shared_per_block || tiles < team ||
-                    (shape.itself && desc->gate && rows > LEAST_GATE_TEAM * team))
-                    continue;
-                const int64_t time = team_clocks(wish, &shape, desc->gate != WEFT_LINEAR_GATE_NONE, tile, limits->num_sms);
-                if (time < least)
-                    *best = shape, least = time;
-                break;
-            }
+        int32_t stages = MOST_STAGES, bytes;
+        while (!(bytes = team_bytes(wish, tiles, WARPS, stages, tile, limits->shared_per_block)) &&
+               stages > LEAST_STAGES)
+            stages -= 2; // pairs of a tile are whole turns of a ring
+        for (int32_t team = 2; bytes && team <= WARPS && team <= tiles; team *= 2) {
+            struct weft__linear_slice_shape shape = {.rows = WEFT__LINEAR_TEAM_ROWS,
+                                                     .stages = stages,
+                                                     .slices = (int32_t)weft__ceil_div(all, tiles),
+                                                     .slice_tiles = tiles,
+                                                     .unit = WEFT__LINEAR_TEAM_UNIT,
+                                                     .warps = WARPS,
+                                                     .team = team,
+                                                     .shared_bytes = bytes};
+            shape.itself = wish->follows && wish->whole && shape.slices == 1;
+            if (shape.itself && desc->gate && team < LEAST_GATE_TEAM)
+                continue;
+            const int64_t time = team_clocks(wish, &shape, desc->gate != WEFT_LINEAR_GATE_NONE,
+                                             tile, limits->num_sms);
+            if (time < least)
+                *best = shape, least = time;
+        }
     }
     return least < INT64_MAX;
 }
@@ -189,7 +197,6 @@ static int32_t want_team(const weft_linear_desc *desc, const struct weft__linear
     const bool rounds = desc->flags & (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT);
     const struct weft__linear_team_constants constants = {
         .WEFT_FORMAT = (int32_t)wish->matrix.format,
-        .WEFT_ROWS = shape->rows,
         .WEFT_WARPS = shape->warps,
         .WEFT_TEAM = shape->team,
         .WEFT_STAGES = shape->stages,
@@ -219,7 +226,8 @@ void weft__linear_slices_plan(const weft_linear_desc *desc,
         if ((i > 0 && desc->max_batch <= rows[i - 1]) ||
             (has_bytes(rows[i]) && !serves_few(desc, wish)))
             continue;
-        const bool teams = serves_teams(desc, format) && choose_team(desc, wish, rows[i], limits, &shape);
+        const bool teams = has_bytes(rows[i]) && serves_teams(desc, format) &&
+                           choose_team(desc, wish, limits, &shape);
         if (!teams && !choose(desc, wish, rows[i], limits, &shape))
             continue;
         shape.least =
