@@ -326,8 +326,7 @@ static int32_t add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *
                    plain ? (int32_t)numbers_dtype(launch) : WEFT__LINEAR_GEMM_ROUNDED,
                    (int32_t)(follows ? WEFT_F32 : desc->y_dtype), set->scale_dtype,
                    set->matter.block_bytes},
-        .follows = follows,
-        .whole = launch->whole};
+        .follows = follows};
     for (int32_t i = 0; i < set->num_parts; i++) {
         const int64_t rows = desc->parts[set->parts[i]].rows;
         wish.units += weft__linear_slice_units(rows, WEFT__LINEAR_SLICE_UNIT);

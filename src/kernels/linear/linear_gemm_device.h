@@ -71,6 +71,9 @@ enum {
 // Has a tile of the format its scales together, and minima (q4_k)?
 #define WEFT__LINEAR_TEAM_MINIMA(format) ((format) == 48)
 
+// Bytes of a slot of a ring: 64 columns of two row blocks.
+#define WEFT__LINEAR_TEAM_SLOT(format) (2 * (512 + (WEFT__LINEAR_TEAM_MINIMA(format) ? 0 : 64)))
+
 // Bytes that a block has of X: codes, scales, what rows are multiplied by, sums for minima; and a warp's beside its slots.
 #define WEFT__LINEAR_TEAM_X(format, tiles)                                                         \
     (WEFT__LINEAR_TEAM_ROWS * ((tiles)*256 + 4) + (tiles)*16 * WEFT__LINEAR_TEAM_SCALES +          \
@@ -99,10 +102,6 @@ struct weft__linear_slice_args {
     int32_t norm;        // results are multiplied by 1/rms of the row of X
     float norm_eps;
     int32_t early; // slots of a ring that are asked for before X
-    // of linear_gemm_team.cu, where results leave rounded
-    float next_weight_plus;
-    void *rounded;
-    const float *next_weight; // or NULL
 };
 
 #endif

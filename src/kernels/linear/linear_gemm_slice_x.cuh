@@ -107,50 +107,29 @@ DEVICE float x_factor(const struct weft__linear_slice_args *args, const struct x
     return bits_float((uint32_t)(127 + up) << 23);
 }
 
-// A scale as two f16, whose sum it is but for 22 bits, twice each.
-struct x_scale {
-    float whole;
-    uint32_t high, low;
-};
-
-DEVICE struct x_scale x_scale_of(float scale)
+// Bytes b and b + 2 of a word of codes whose signs are turned, times the scale; as they are.
+DEVICE uint32_t x_two(uint32_t word, int32_t b, float scale)
 {
-    struct x_scale s = {scale, 0, 0};
-    if (!WEFT_BRAIN) {
-        s.high = floats_f16x2(scale, scale);
-        const float rest = scale - f16x2_float2(s.high).x;
-        s.low = floats_f16x2(rest, rest);
-    }
-    return s;
-}
-
-// Bytes b and b + 2 of a word of codes whose signs are turned, times the scale; as they are. f16: 1024 + byte is exact, the byte too,
-// and the product is rounded once but for what the lower scale loses. exponents: 0x64 in all bytes, as the compiler does not know.
-DEVICE uint32_t x_two(uint32_t word, int32_t b, const struct x_scale *by, uint32_t exponents)
-{
-    if (!WEFT_BRAIN) {
-        const uint32_t above = byte_permute(word, exponents, b ? 0x4341 : 0x4240);
-        const uint32_t code = sub_f16x2(above, 0x64806480u); // 1024 + 128
-        return fma_f16x2(code, by->high, mul_f16x2(code, by->low));
-    }
-    const float scale = by->whole;
     float v[2];
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
         const uint32_t above = byte_permute(word, 0x4b000000u, 0x7440u | (b + 2 * i));
         v[i] = (bits_float(above) - (8388608.0f + 128.0f)) * scale;
     }
-    return floats_bf16x2(v[0], v[1]);
+    return WEFT_BRAIN ? floats_bf16x2(v[0], v[1]) : floats_f16x2(v[0], v[1]);
 }
 
-// Where the lane's numbers of its first pair go, by word and bytes of it; from pair to pair of its share they are as far as a constant.
-struct x_to {
-    uint8_t *at[4][2];
-};
-
-DEVICE struct x_to x_to_of(const struct x_place *at)
+// Pair p of the slice, by all lanes.
+DEVICE void x_store(const struct weft__linear_slice_args *args, const struct x_place *at, int32_t p,
+                    const struct x_pair *pair, float factor)
 {
-    struct x_to to;
+    const uint32_t word[4] = {pair->codes.x, pair->codes.y, pair->codes.z, pair->codes.w};
+    const int32_t own = (int32_t)threadIdx.x % WARP;
+    float scale[2];
+#pragma unroll
+    for (int32_t h = 0; h < 2; h++)
+        scale[h] = factor * bits_float(__shfl_sync(0xffffffffu, pair->word, own - at->c + 2 * h));
+    uint8_t *to = shared_memory() + p * X_PAIR + at->n * 128;
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
         const int32_t h = k / 2, half = k % 2;
@@ -158,31 +137,9 @@ DEVICE struct x_to x_to_of(const struct x_place *at)
         const int32_t place = TILE_EIGHTS ? half * 2 + at->c / 2 : at->c;
 #pragma unroll
         for (int32_t b = 0; b < 2; b++)
-            to.at[k][b] = shared_memory() + at->share * X_PAIR + at->n * 128 +
-                          ((2 * sixteen + b) ^ (at->n & 7)) * 16 + place * 4;
+            *(uint32_t *)(to + ((2 * sixteen + b) ^ (at->n & 7)) * 16 + place * 4) =
+                x_two(word[k] ^ 0x80808080u, b, scale[h]);
     }
-    return to;
-}
-
-// Pair k of the lane's share, by all lanes; `there`: the slice has it.
-DEVICE void x_store(const struct x_place *at, const struct x_to *to, int32_t k, bool there,
-                    const struct x_pair *pair, float factor, uint32_t exponents)
-{
-    const uint32_t word[4] = {pair->codes.x, pair->codes.y, pair->codes.z, pair->codes.w};
-    const int32_t own = (int32_t)threadIdx.x % WARP;
-    struct x_scale scale[2];
-#pragma unroll
-    for (int32_t h = 0; h < 2; h++)
-        scale[h] = x_scale_of(
-            factor * bits_float(__shfl_sync(0xffffffffu, pair->word, own - at->c + 2 * h)));
-#pragma unroll
-    for (int32_t j = 0; j < 4; j++)
-#pragma unroll
-        for (int32_t b = 0; b < 2; b++) {
-            const uint32_t two = x_two(word[j] ^ 0x80808080u, b, &scale[j / 2], exponents);
-            if (there)
-                *(uint32_t *)(to->at[j][b] + k * (X_SHARES * X_PAIR)) = two;
-        }
 }
 
 // All of the slice, by all warps; what the rings still have room for is asked for once X has been. Rows beyond the batch are zeros.
@@ -194,11 +151,10 @@ DEVICE void x_load(const struct weft__linear_slice_args *args, const struct slic
     x_ask(s, &at, pair);
     const float factor = x_factor(args, &at, pair);
     ask_all(args, s, ring, more, args->early, WEFT_STAGES);
-    const struct x_to to = x_to_of(&at);
-    const uint32_t exponents = (uint32_t)computed_here(0x64646464);
 #pragma unroll
     for (int32_t k = 0; k < X_MOST; k++)
-        x_store(&at, &to, k, at.share + k * X_SHARES < s->pairs, &pair[k], factor, exponents);
+        if (at.share + k * X_SHARES < s->pairs)
+            x_store(args, &at, at.share + k * X_SHARES, &pair[k], factor);
     bulk_fence();
     __syncthreads();
 }

@@ -14,11 +14,8 @@
 //      a ring:        slots: codes of 64 columns of a row block, of the other, and where a tile has not its scales together those
 //                     where it has: scales of a tile of both row blocks, and as numbers [64 columns][row block][c][i][row 2 c + 8 i + 0, 1][unit]
 //
-// With a gate a team has a unit of the one matrix, then the same of the other.
-//
-// Grid (blocks of a slice, slices). Function constants: WEFT_FORMAT (q4_0, q8_0, q4_k), WEFT_WARPS (of a block), WEFT_TEAM (a divisor of
-// them), WEFT_STAGES (of a warp's ring, 2 or 4), WEFT_STAGED (1: sums of slices, 0: Y), WEFT_GATE (linear_rounding.cuh, 0: none),
-// WEFT_ROUND (1: results leave rounded), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16), WEFT_SCALE_DTYPE.
+// Grid (blocks of a slice, slices). Function constants: WEFT_FORMAT (q4_0, q4_k), WEFT_WARPS (of a block), WEFT_TEAM (a divisor of
+// them), WEFT_STAGES (of a warp's ring, 2 or 4), WEFT_STAGED (1: sums of slices, 0: Y), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16), WEFT_SCALE_DTYPE.
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/mma.cuh"
@@ -41,10 +38,10 @@ enum {
     X_SCALES = WEFT__LINEAR_TEAM_SCALES, // numbers of 64 columns
     X_SUMS = TILE_MIN ? ROWS * 8 : 0,    // of a tile
     EARLY = WEFT_STAGES / 2,             // slots that are asked for before X
-    JOINS = WEFT_GATE != 0,              // parts 0 and 1
-    TURNS_AT_ONCE = JOINS ? ROWS : 1,
 };
-static_assert(RING == WEFT_STAGES * SLOT + WEFT__LINEAR_TEAM_BESIDE(WEFT_FORMAT), "bytes of a ring");
+static_assert(SLOT == WEFT__LINEAR_TEAM_SLOT(WEFT_FORMAT) &&
+                  RING == WEFT_STAGES * SLOT + WEFT__LINEAR_TEAM_BESIDE(WEFT_FORMAT),
+              "bytes of a ring");
 
 // Where a sum of products stands: 96, above which integers are steps of 2^-17 (linear_some.cuh).
 #define SUM_BITS 0x42c00000
@@ -122,12 +119,11 @@ struct source {
 };
 
 DEVICE struct source source_of(const struct weft__linear_slice_args *args, int32_t unit,
-                               int32_t matrix, int32_t tile, int32_t tiles, int32_t lane)
+                               int32_t tile, int32_t tiles, int32_t lane)
 {
-    const struct weft__linear_slice_part *part =
-        &args->part[JOINS ? matrix : part_of(args, unit)];
+    const struct weft__linear_slice_part *part = &args->part[part_of(args, unit)];
     const int32_t row_bytes = args->cols / 256 * TILE_BYTES(4);
-    const int32_t block = (unit - (JOINS ? 0 : part->first_unit)) * 2;
+    const int32_t block = (unit - part->first_unit) * 2;
     struct source from;
     from.codes = (const uint8_t *)part->weight + (int64_t)block * row_bytes +
                  (int64_t)tile * TILE_BYTES(4) + lane * 16;
@@ -145,12 +141,9 @@ DEVICE void ask(struct source *from, int32_t p, uint32_t ring, int32_t lane, uin
 {
     const uint32_t slot = ring + p % WEFT_STAGES * SLOT;
     if (from->tiles > 0) {
-#pragma unroll
-        for (int32_t i = 0; i < PAIR_LOW; i += 512) {
-            copy_16_async_as(slot + lane * 16 + i, from->codes + p * PAIR_LOW + i, policy);
-            copy_16_async_as(slot + PAIR_LOW + lane * 16 + i,
-                             from->codes + from->other + p * PAIR_LOW + i, policy);
-        }
+        copy_16_async_as(slot + lane * 16, from->codes + p * PAIR_LOW, policy);
+        copy_16_async_as(slot + PAIR_LOW + lane * 16, from->codes + from->other + p * PAIR_LOW,
+                         policy);
         if (TILE_SUPER && p == 0)
             copy_16_async_as(ring + TILE_SCALES + lane * 16, from->codes + from->scales, policy);
         if (!TILE_SUPER && lane < 2 * SCALE_LANES)
@@ -182,7 +175,6 @@ DEVICE struct share share_of(const struct slice *s, int32_t rank)
 enum {
     KEPT_SLOTS = (ROWS * UNIT_ROWS * 4 + SLOT - 1) / SLOT,
     NEXT_SLOTS = WEFT_STAGES - KEPT_SLOTS,
-    TURNS = (ROWS + WEFT_TEAM - 1) / WEFT_TEAM, // rows of X that a warp delivers
 };
 static_assert(KEPT_SLOTS <= WEFT_STAGES, "room for sums");
 
@@ -214,38 +206,28 @@ DEVICE void sums_store(float *sums, int32_t lane, const float sum[2][2][4])
 }
 
 // The product of row n of X and a row of W a lane: all warps' sums.
-DEVICE float product(const struct weft__linear_slice_args *args,
-                     const struct weft__linear_slice_part *part, int32_t row, int32_t n,
+DEVICE float product(const struct weft__linear_slice_args *args, float alpha, int32_t n,
                      const float *sums)
 {
     float total = 0;
 #pragma unroll
     for (int32_t j = 0; j < WEFT_TEAM; j++)
         total += sums[j * (RING / 4)];
-    const float out = part->alpha * (shared_inverse(args)[n] * total);
-    return !WEFT_STAGED && part->bias && row < part->rows ? out + part->bias[row] : out;
+    return alpha * (shared_inverse(args)[n] * total);
 }
 
-// What follows a row's products, a lane each.
+// Sums of the slice in f32 for another launch, or results, a lane each.
 DEVICE void deliver(const struct weft__linear_slice_args *args,
-                    const struct weft__linear_slice_part *part, int32_t row, int32_t n, float out,
-                    int32_t lane)
+                    const struct weft__linear_slice_part *part, int32_t row, int32_t n, float out)
 {
-    const bool there = row < part->rows;
-    if (!WEFT_STAGED && args->residual && there)
+    if (row >= part->rows)
+        return;
+    if (!WEFT_STAGED && part->bias)
+        out += part->bias[row];
+    if (!WEFT_STAGED && args->residual)
         out += element<WEFT_Y_DTYPE>(args->residual, n * args->residual_stride + row);
-    if (there && (!WEFT_ROUND || part->y))
-        set_element<WEFT_Y_DTYPE>(
-            part->y, blockIdx.y * part->slice_stride + n * part->y_stride + row, out);
-#if WEFT_ROUND
-    const float stored = part->y ? as_stored<WEFT_Y_DTYPE>(out) : out;
-    const float weight =
-        args->next_weight ? args->next_weight[row] + args->next_weight_plus : 1.0f;
-    round_results((uint8_t *)args->rounded + n * weft__linear_rounded_stride(part->rows),
-                  part->rows, row, lane, stored, weight);
-#else
-    (void)lane;
-#endif
+    set_element<WEFT_Y_DTYPE>(part->y, blockIdx.y * part->slice_stride + n * part->y_stride + row,
+                              out);
 }
 
 // Where a thread is. Worked out where it is wanted: the sums want its registers.
@@ -262,11 +244,11 @@ DEVICE struct place place_of_thread()
 }
 
 DEVICE struct source source_at(const struct weft__linear_slice_args *args, const struct place *at,
-                               int32_t unit, int32_t matrix)
+                               int32_t unit)
 {
     const struct slice s = slice_of(args);
     const struct share own = share_of(&s, at->rank);
-    return source_of(args, unit, matrix, s.tile0 + own.first, own.tiles, at->lane);
+    return source_of(args, unit, s.tile0 + own.first, own.tiles, at->lane);
 }
 
 // Slots [first, end) of the warp's ring, of a tile from its beginning on.
@@ -285,11 +267,10 @@ DEVICE void x_load(const struct weft__linear_slice_args *args, struct source *fr
 {
     const struct place at = place_of_thread();
     const struct slice s = slice_of(args);
-    float square[ROWS_OF_WARP][FIRST_SQUARES];
-    squares_ask(args, at.warp, at.lane, square);
-    x_pieces_load(args, &s, at.warp, at.lane);
+    codes_load(args, &s);
+    scales_load(args, &s);
     ask_slots(args, from, EARLY, WEFT_STAGES);
-    inverse_store(args, at.warp, at.lane, square);
+    inverse_load(args, at.warp, at.lane);
     __syncthreads();
 }
 
@@ -333,34 +314,20 @@ DEVICE void share_sums(const struct weft__linear_slice_args *args, struct source
     __syncwarp();
 }
 
-// The sums of a unit of a matrix, over the team, and what follows.
-DEVICE void unit_end(const struct weft__linear_slice_args *args, int32_t unit, int32_t matrix,
-                     const float sum[2][2][4], float gate[TURNS])
+// The sums of a unit, over the team.
+DEVICE void unit_end(const struct weft__linear_slice_args *args, int32_t unit,
+                     const float sum[2][2][4])
 {
     const struct place at = place_of_thread();
-    const struct weft__linear_slice_part *part =
-        &args->part[JOINS ? matrix : part_of(args, unit)];
-    const int32_t row = (unit - (JOINS ? 0 : part->first_unit)) * UNIT_ROWS + at.lane;
+    const struct weft__linear_slice_part *part = &args->part[part_of(args, unit)];
+    const int32_t row = (unit - part->first_unit) * UNIT_ROWS + at.lane;
     const float *sums =
         (const float *)(shared_ring(args, at.team * WEFT_TEAM) + NEXT_SLOTS * SLOT);
-    (void)gate;
     sums_store((float *)(shared_ring(args, at.warp) + NEXT_SLOTS * SLOT), at.lane, sum);
     team_barrier(at.team);
-#pragma unroll TURNS_AT_ONCE
-    for (int32_t k = 0; k < TURNS; k++) {
-        const int32_t n = at.rank + k * WEFT_TEAM;
-        if (n >= ROWS || n >= args->batch)
-            break;
-        const float out = product(args, part, row, n, sums + sum_at(n, at.lane));
-#if WEFT_GATE
-        if (matrix == 0)
-            gate[k] = out;
-        else
-            deliver(args, &args->part[0], row, n, gated<WEFT_GATE>(gate[k], out), at.lane);
-#else
-        deliver(args, part, row, n, out, at.lane);
-#endif
-    }
+#pragma unroll 1
+    for (int32_t n = at.rank; n < args->batch; n += WEFT_TEAM)
+        deliver(args, part, row, n, product(args, part->alpha, n, sums + sum_at(n, at.lane)));
     team_barrier(at.team);
 }
 
@@ -368,31 +335,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     weft_linear_gemm_team(const __grid_constant__ struct weft__linear_slice_args args)
 {
     struct source from = {};
-    int32_t matrix = 0, unit;
     let_next_start();
-    {
-        const struct place at = place_of_thread();
-        unit = (int32_t)blockIdx.x + at.team * (int32_t)gridDim.x;
-        if (unit < args.num_units)
-            from = source_at(&args, &at, unit, 0);
-    }
+    const struct place first = place_of_thread();
+    int32_t unit = (int32_t)blockIdx.x + first.team * (int32_t)gridDim.x;
+    if (unit < args.num_units)
+        from = source_at(&args, &first, unit);
     ask_slots(&args, &from, 0, EARLY);
     wait_for_previous();
     x_load(&args, &from);
-    float gate[TURNS];
 #pragma unroll 1
     while (unit < args.num_units) {
         float sum[2][2][4];
         share_sums(&args, &from, sum);
-        const int32_t of = unit, of_matrix = matrix;
-        matrix = JOINS ? 1 - matrix : 0;
-        unit += matrix ? 0 : TEAMS * (int32_t)gridDim.x;
+        const int32_t of = unit;
+        unit += TEAMS * (int32_t)gridDim.x;
         if (unit < args.num_units) {
             const struct place at = place_of_thread();
-            from = source_at(&args, &at, unit, matrix);
+            from = source_at(&args, &at, unit);
         }
         ask_slots(&args, &from, 0, NEXT_SLOTS);
-        unit_end(&args, of, of_matrix, sum, gate);
+        unit_end(&args, of, sum);
         ask_slots(&args, &from, NEXT_SLOTS, WEFT_STAGES);
     }
 }

@@ -3,23 +3,16 @@
 #ifndef WEFT_KERNELS_LINEAR_GEMM_TEAM_TILE_CUH
 #define WEFT_KERNELS_LINEAR_GEMM_TEAM_TILE_CUH
 
-// The codes of a row block's pair as B of unit h for rows 8 i .. 8 i + 7: b[h][i][k]. Those of four bits with an offset are signed;
+// The codes of a row block's pair as B of unit h for rows 8 i .. 8 i + 7: b[h][i][k]. With an offset they are signed;
 // top: 0x80808080, as the compiler does not know.
 DEVICE void codes_of(const uint8_t *codes, int32_t lane, uint32_t top, uint32_t b[2][2][2])
 {
+    const uint4 quad = *(const uint4 *)(codes + lane * 16);
+    const uint32_t w[4] = {quad.x, quad.y, quad.z, quad.w};
 #pragma unroll
-    for (int32_t h = 0; h < (TILE_SIGNED ? 2 : 1); h++) {
-        const uint4 quad = *(const uint4 *)(codes + h * 512 + lane * 16);
-        const uint32_t w[4] = {quad.x, quad.y, quad.z, quad.w};
-#pragma unroll
-        for (int32_t j = 0; j < 4; j++)
-            if (TILE_SIGNED)
-                b[h][j % 2][j / 2] = w[j];
-            else {
-                b[0][j % 2][j / 2] =
-                    TILE_OFFSET ? (w[j] << 4 & 0xf0f0f0f0u) ^ top : w[j] & 0x0f0f0f0fu;
-                b[1][j % 2][j / 2] = TILE_OFFSET ? (w[j] & 0xf0f0f0f0u) ^ top : w[j] & 0xf0f0f0f0u;
-            }
+    for (int32_t j = 0; j < 4; j++) {
+        b[0][j % 2][j / 2] = TILE_OFFSET ? (w[j] << 4 & 0xf0f0f0f0u) ^ top : w[j] & 0x0f0f0f0fu;
+        b[1][j % 2][j / 2] = TILE_OFFSET ? (w[j] & 0xf0f0f0f0u) ^ top : w[j] & 0xf0f0f0f0u;
     }
 }
 
@@ -79,7 +72,7 @@ DEVICE void pair_add(const uint8_t *ring, int32_t p, const struct own_x *x, uint
 #pragma unroll
             for (int32_t i = 0; i < 2; i++) {
                 int32_t d[4];
-                if (TILE_SIGNED || TILE_OFFSET)
+                if (TILE_OFFSET)
                     mma_s8_k32_from(d, a, b[k][h][i][0], b[k][h][i][1], x->start);
                 else
                     mma_s8_u8_k32_from(d, a, b[k][h][i][0], b[k][h][i][1], x->start);

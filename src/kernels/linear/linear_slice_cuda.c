@@ -18,7 +18,7 @@ WEFT__CUDA_CONSTANTS(linear_slice, CONSTANTS)
     X(WEFT_WARPS)                                                                                  \
     X(WEFT_TEAM)                                                                                   \
     X(WEFT_STAGES)                                                                                 \
-    X(WEFT_STAGED) X(WEFT_GATE) X(WEFT_ROUND) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
+    X(WEFT_STAGED) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
 WEFT__CUDA_CONSTANTS(linear_team, TEAM_CONSTANTS)
 
 enum {
@@ -31,8 +31,6 @@ enum {
     X_NUMBERS = 8,
     SUM_BYTES = 1500,
     FINISH_CLOCKS = 4000,
-    // a warp of smaller teams has too many results of the first matrix of a gate in registers
-    LEAST_GATE_TEAM = 4,
     // smaller matrices of 9 to 16 rows were not measured
     LEAST_COLS = 4096,
     LEAST_UNITS = 64,
@@ -116,94 +114,73 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
 // May teams of warps multiply the format (linear_gemm_team.cu)? Whole tiles.
 static bool serves_teams(const weft_linear_desc *desc, weft_dtype format)
 {
-    return desc->cols % WEFT__LINEAR_TILE_COLS == 0 &&
-           (format == WEFT_Q4_0 || format == WEFT_Q8_0 || format == WEFT_Q4_K);
+    return desc->cols % WEFT__LINEAR_TILE_COLS == 0 && (format == WEFT_Q4_0 || format == WEFT_Q4_K);
 }
 
-// Clocks that an SM needs of a team's shape.
+// Clocks that an SM needs of a shape of teams.
 static int64_t team_clocks(const struct weft__linear_slice_wish *wish,
-                           const struct weft__linear_slice_shape *shape, bool gate,
-                           int32_t tile_bytes, int32_t num_sms)
+                           const struct weft__linear_slice_shape *shape, int32_t num_sms)
 {
-    // bytes of W that an SM gets in a clock; a tile's products; a warp's two tiles alone; the end of a unit
-    enum { BYTES = 15, TILE = 150, STEP = 1500, UNIT_END = 1500 };
-    const int64_t joined = shape->itself && gate ? 2 : 1; // units that a team has one after the other
-    const int64_t each =
-        joined * weft__ceil_div(wish->team_units / joined, num_sms / shape->slices);
+    // a tile; a warp's two tiles alone; the end of a unit; numbers of X that an SM makes in one
+    enum { TILE = 135, STEP = 1500, UNIT_END = 1500, NUMBERS = 32 };
+    const int64_t each = weft__ceil_div(wish->team_units, num_sms / shape->slices);
     const int64_t rounds = weft__ceil_div(each, shape->warps / shape->team);
-    const int64_t tile = tile_bytes / BYTES > TILE ? tile_bytes / BYTES : TILE;
-    const int64_t all = each * shape->slice_tiles * 2 * tile;
+    const int64_t all = each * shape->slice_tiles * 2 * TILE;
     const int64_t alone = rounds * weft__ceil_div(shape->slice_tiles, shape->team) * STEP;
-    const int64_t sums = shape->slices > 1 ? 8 * shape->slices * wish->team_units *
-                                                 WEFT__LINEAR_TEAM_UNIT * WEFT__LINEAR_TEAM_ROWS
-                                           : 0;
+    const int64_t sums =
+        8 * shape->slices * wish->team_units * WEFT__LINEAR_TEAM_UNIT * WEFT__LINEAR_TEAM_ROWS;
     return (alone > all ? alone : all) + rounds * UNIT_END +
-           shape->slice_tiles * 256 * WEFT__LINEAR_TEAM_ROWS / X_NUMBERS + sums / SUM_BYTES +
-           (shape->slices > 1 || (wish->follows && !shape->itself) ? FINISH_CLOCKS : 0);
+           shape->slice_tiles * 256 * WEFT__LINEAR_TEAM_ROWS / NUMBERS + sums / SUM_BYTES;
 }
 
-// Bytes of shared memory of blocks of `warps` warps whose slices have so many tiles; 0: more than there are.
-static int32_t team_bytes(const struct weft__linear_slice_wish *wish, int32_t tiles, int32_t warps,
-                          int32_t stages, int32_t tile_bytes, int32_t most)
-{
-    const int32_t beside = WEFT__LINEAR_TEAM_BESIDE(wish->matrix.format);
-    const int32_t slots = stages * (beside ? 1024 : tile_bytes / 2);
-    const int64_t bytes =
-        WEFT__LINEAR_TEAM_X(wish->matrix.format, (int64_t)tiles) + (int64_t)warps * (slots + beside);
-    return bytes > most ? 0 : (int32_t)bytes;
-}
-
-// The shape of teams of the shortest estimate; false if X fits no block.
+// Teams of four: of 16 warps where a slice is a row, and units are many; of 12 where rows are too long for it. Other shapes were measured
+// to be slower, others' matrices not to gain. False if X fits no block.
 static bool choose_team(const weft_linear_desc *desc, const struct weft__linear_slice_wish *wish,
                         const struct weft__cuda_limits *limits,
                         struct weft__linear_slice_shape *best)
 {
-    enum { WARPS = WEFT__LINEAR_SLICE_WARPS };
+    enum { TEAM = 4, UNITS_AN_SM = 4 };
+    const weft_dtype format = wish->matrix.format;
     const int32_t all = (int32_t)(desc->cols / WEFT__LINEAR_TILE_COLS);
-    const int32_t tile = WEFT__LINEAR_TILE_COLS / weft_dtype_block_elems(wish->matrix.format) *
-                         wish->matrix.block_bytes * WEFT__LINEAR_TILE_ROWS;
     int64_t least = INT64_MAX;
-    for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s <= all && s <= limits->num_sms; s++) {
-        const int32_t tiles = (int32_t)weft__ceil_div(all, s);
-        int32_t stages = MOST_STAGES, bytes;
-        while (!(bytes = team_bytes(wish, tiles, WARPS, stages, tile, limits->shared_per_block)) &&
-               stages > LEAST_STAGES)
-            stages -= 2; // pairs of a tile are whole turns of a ring
-        for (int32_t team = 2; bytes && team <= WARPS && team <= tiles; team *= 2) {
-            struct weft__linear_slice_shape shape = {.rows = WEFT__LINEAR_TEAM_ROWS,
-                                                     .stages = stages,
-                                                     .slices = (int32_t)weft__ceil_div(all, tiles),
-                                                     .slice_tiles = tiles,
-                                                     .unit = WEFT__LINEAR_TEAM_UNIT,
-                                                     .warps = WARPS,
-                                                     .team = team,
-                                                     .shared_bytes = bytes};
-            shape.itself = wish->follows && wish->whole && shape.slices == 1;
-            if (shape.itself && desc->gate && team < LEAST_GATE_TEAM)
-                continue;
-            const int64_t time = team_clocks(wish, &shape, desc->gate != WEFT_LINEAR_GATE_NONE,
-                                             tile, limits->num_sms);
-            if (time < least)
-                *best = shape, least = time;
-        }
+    for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s * TEAM <= all; s++) {
+        const int32_t tiles = (int32_t)weft__ceil_div(all, s), warps = s > 1 ? 12 : 16;
+        const int64_t bytes =
+            WEFT__LINEAR_TEAM_X(format, (int64_t)tiles) +
+            (int64_t)warps * (MOST_STAGES * WEFT__LINEAR_TEAM_SLOT(format) +
+                              WEFT__LINEAR_TEAM_BESIDE(format));
+        struct weft__linear_slice_shape shape = {.rows = WEFT__LINEAR_TEAM_ROWS,
+                                                 .stages = MOST_STAGES,
+                                                 .slices = (int32_t)weft__ceil_div(all, tiles),
+                                                 .slice_tiles = tiles,
+                                                 .unit = WEFT__LINEAR_TEAM_UNIT,
+                                                 .warps = warps,
+                                                 .team = TEAM,
+                                                 .shared_bytes = (int32_t)bytes};
+        if (bytes > limits->shared_per_block)
+            continue;
+        if (s == 1 && wish->team_units < UNITS_AN_SM * (int64_t)limits->num_sms)
+            return false;
+        const int64_t time = team_clocks(wish, &shape, limits->num_sms);
+        if (time < least)
+            *best = shape, least = time;
+        if (s == 1)
+            break;
     }
     return least < INT64_MAX;
 }
 
-static int32_t want_team(const weft_linear_desc *desc, const struct weft__linear_slice_wish *wish,
+static int32_t want_team(const struct weft__linear_slice_wish *wish,
                          const struct weft__linear_slice_shape *shape, bool leaves,
                          struct weft__cuda_choice *choice)
 {
-    const bool rounds = desc->flags & (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT);
     const struct weft__linear_team_constants constants = {
         .WEFT_FORMAT = (int32_t)wish->matrix.format,
         .WEFT_WARPS = shape->warps,
         .WEFT_TEAM = shape->team,
         .WEFT_STAGES = shape->stages,
         .WEFT_STAGED = leaves,
-        .WEFT_GATE = shape->itself ? (int32_t)desc->gate : 0,
-        .WEFT_ROUND = shape->itself && rounds,
-        .WEFT_Y_DTYPE = leaves ? (int32_t)WEFT_F32 : (int32_t)desc->y_dtype,
+        .WEFT_Y_DTYPE = leaves ? (int32_t)WEFT_F32 : wish->matrix.y_dtype,
         .WEFT_SCALE_DTYPE = wish->matrix.scale_dtype};
     return weft__cuda_want(choice, "src/kernels/linear/linear_gemm_team.cu",
                            "weft_linear_gemm_team", WEFT__CUDA_VALUES(linear_team, constants));
@@ -232,9 +209,9 @@ void weft__linear_slices_plan(const weft_linear_desc *desc,
             continue;
         shape.least =
             has_bytes(rows[i]) ? WEFT__LINEAR_SLICE_MIN_BATCH : WEFT__LINEAR_GEMM_MIN_BATCH;
-        const bool leaves = shape.slices > 1 || (wish->follows && !shape.itself);
+        const bool leaves = shape.slices > 1 || wish->follows;
         if (teams) {
-            shape.kernel = want_team(desc, wish, &shape, leaves, choice);
+            shape.kernel = want_team(wish, &shape, leaves, choice);
             slices->shapes[slices->count++] = shape;
             continue;
         }

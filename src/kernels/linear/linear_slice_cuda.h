@@ -28,7 +28,6 @@ struct weft__linear_slice_shape {
     int32_t unit;        // rows of W that somebody takes at a time
     int32_t warps;       // of a block
     int32_t team;        // warps of a team (linear_gemm_team.cu), or 0 (linear_gemm_slice.cu)
-    bool itself;         // does what follows products in the same launch
     int32_t shared_bytes;
     int32_t kernel; // of the plan's
 };
@@ -46,8 +45,7 @@ struct weft__linear_slice_wish {
     int64_t team_units; // of 32
     int32_t
         few_columns; // most rows of X of a pass of kernels for few whose blocks have X to themselves
-    bool follows;    // a gate or rounding
-    bool whole;      // a launch of all that is asked for could do that, too
+    bool follows;    // gate and rounding are left to another launch
 };
 
 // Adds kernels; they serve nothing where the device or the format is not theirs.

@@ -2,8 +2,6 @@
 // Runs of linear layers on CUDA: which launches, in which order (linear_cuda.h).
 #include "src/kernels/linear/linear_steps_cuda.h"
 
-#define ROUNDS (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT)
-
 // Does a kernel of a set read the part's weights?
 static bool in_set(const struct weft__linear_run *run, int32_t p)
 {
@@ -234,8 +232,7 @@ static void add_slices(struct weft__linear_run *run, const struct weft__linear_s
 {
     const struct weft__linear_cuda_launch *launch = run->launch;
     const weft_linear_args *args = run->args;
-    const bool staging = follows || shape->slices > 1, rounds = launch->flags & ROUNDS;
-    const bool leaves = launch->flags & WEFT_LINEAR_Y_ROUNDED;
+    const bool staging = follows || shape->slices > 1;
     struct weft__linear_slice_args device = {.x = run->rounded,
                                              .residual = staging ? NULL : args->residual,
                                              .residual_stride = args->residual_stride,
@@ -245,11 +242,6 @@ static void add_slices(struct weft__linear_run *run, const struct weft__linear_s
                                              .norm = run->norm,
                                              .norm_eps = launch->norm_eps,
                                              .early = 1};
-    if (shape->itself && rounds) {
-        device.rounded = leaves ? args->parts[0].y : args->next;
-        device.next_weight = args->next_weight;
-        device.next_weight_plus = launch->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f;
-    }
     int32_t parts[WEFT_LINEAR_MAX_PARTS];
     for (int32_t i = 0; i < set->num_parts; i++) {
         const int32_t p = set->parts[i];
@@ -261,16 +253,13 @@ static void add_slices(struct weft__linear_run *run, const struct weft__linear_s
         device.part[device.num_parts++] = (struct weft__linear_slice_part){
             .weight = from->packed,
             .bias = from->bias, // of sums, what finishes them adds it
-            .y = staging                   ? weft__linear_staged(run, p)
-                 : shape->itself && leaves ? NULL
-                                           : from->y,
+            .y = staging ? weft__linear_staged(run, p) : from->y,
             .y_stride = staging ? rows : from->y_stride,
             .slice_stride = args->batch * rows,
             .rows = (int32_t)rows,
             .first_unit = device.num_units,
             .alpha = weft__linear_alpha(run, p)};
-        if (!(shape->itself && launch->gate) || i == 0) // those of a gate are taken together
-            device.num_units += (int32_t)weft__linear_slice_units(rows, shape->unit);
+        device.num_units += (int32_t)weft__linear_slice_units(rows, shape->unit);
         run->slices[p] = shape->slices;
         run->bias[p] = staging ? from->bias : NULL;
     }
@@ -357,7 +346,7 @@ int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_ar
     const weft_linear_args *args = opaque_args;
     struct weft__linear_run run = {
         .launch = launch, .args = args, .steps = steps, .workspace = args->workspace};
-    const bool follows = launch->gate || launch->flags & ROUNDS;
+    const bool follows = launch->gate || launch->flags & (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT);
     bool all_in_sets = true;
     for (int32_t p = 0; p < launch->num_parts; p++)
         all_in_sets = all_in_sets && in_set(&run, p);
@@ -375,8 +364,8 @@ int32_t weft__linear_cuda_steps(const void *opaque_launch, const void *opaque_ar
             finish = finish || (follows && all_in_sets);
             weft__linear_add_blas(&run, set, follows);
         } else if (slice) {
-            finish = finish || (follows && all_in_sets && !slice->itself);
-            add_slices(&run, set, slice, follows && !slice->itself);
+            finish = finish || (follows && all_in_sets);
+            add_slices(&run, set, slice, follows);
         } else if (is_gemm(&run, set)) {
             finish = finish || (follows && all_in_sets);
             add_gemm(&run, set, follows);
