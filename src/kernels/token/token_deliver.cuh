@@ -327,7 +327,7 @@ DEVICE void deliver_all(const struct weft__token_args *args, int32_t own_lane)
         const uint32_t next = *(const volatile uint32_t *)&s->launch * layers + l + 2; // not kept
         if (PLAIN) // whose multipliers take X of down as they take others
             part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
-        stream_deliver(args, &d, DOWN, is_second(args, DOWN, l), next_norm,
+        stream_deliver(args, &d, DOWN, is_second(args, DOWN, computed_here(l)), next_norm,
                        l + 1 < layers ? WEFT__TOKEN_ROW_qkv : -1, next, lane);
     }
 }
