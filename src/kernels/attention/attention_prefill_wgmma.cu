@@ -126,13 +126,20 @@ DEVICE void tile_leave(const struct worker *own, int32_t ring, struct stage *at)
     stage_next(at);
 }
 
+// A matrix whose place is in a uniform register, so that what is further is an addition there: operands of products lie in such, and moves
+// into them would keep one product from following the other.
+DEVICE uint64_t matrix_uniform(uint64_t matrix)
+{
+    return matrix & 0xffffffff00000000u | warp_most((uint32_t)matrix);
+}
+
 // The products of queries and the next keys, on their way.
 DEVICE void scores_ask(const struct worker *own, float score[WEFT_M][KEYS / 8][4])
 {
-    const uint64_t q = wgmma_uniform(
+    const uint64_t q = matrix_uniform(
                        wgmma_matrix(shared_base() + queries_place(own->round) * QUERY_BYTES +
                                     own->group * 64 * HEAD * 2)),
-                   k = wgmma_uniform(wgmma_matrix(tile_at(own->keys.index)));
+                   k = matrix_uniform(wgmma_matrix(tile_at(own->keys.index)));
     wgmma_begin();
 #pragma unroll
     for (int32_t i = 0; i < DIM / 16; i++)
@@ -146,7 +153,7 @@ DEVICE void values_ask(const struct worker *own, const uint32_t weight[KEYS / 16
                        struct state *state)
 {
     const uint64_t v =
-        wgmma_uniform(wgmma_matrix_across(tile_at(WEFT_STAGES + own->values.index), KEYS * 128));
+        matrix_uniform(wgmma_matrix_across(tile_at(WEFT_STAGES + own->values.index), KEYS * 128));
     wgmma_begin();
 #pragma unroll
     for (int32_t i = 0; i < KEYS / 16; i++)
