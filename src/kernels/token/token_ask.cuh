@@ -127,33 +127,16 @@ DEVICE void eights_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 DEVICE void second_ask(struct asker *a, const uint8_t *rows, int32_t count,
                        const struct second_work *w)
 {
-<<<<<<< HEAD
-    enum {
-        BYTES = second_format::SECOND_TILE_BYTES,
-        // as many bytes on their way as of other slots
-        FITTING = FLIGHT * SLOT / (2 * BYTES),
-        SECOND_FLIGHT = FITTING < MOST_FLIGHT ? FITTING : MOST_FLIGHT
-    };
-=======
     enum { BYTES = second_format::SECOND_TILE_BYTES };
->>>>>>> wone
     const int64_t row_bytes = (int64_t)w->tiles * BYTES; // of sixteen rows
 #pragma unroll 1
     for (int32_t i = 0; i < count; i++, rows += w->columns ? 2 * row_bytes : row_bytes)
 #pragma unroll 1
         for (int32_t t = 0; t < w->tiles; t += w->columns ? 1 : 2)
             if (w->columns)
-<<<<<<< HEAD
-                slot_ask(a, SECOND_FLIGHT, rows + t * BYTES, BYTES, rows + row_bytes + t * BYTES,
-                         BYTES, BYTES);
-            else
-                slot_ask(a, SECOND_FLIGHT, rows + t * BYTES, min(w->tiles - t, 2) * BYTES, NULL, 0,
-                         0);
-=======
                 slot_ask(a, rows + t * BYTES, BYTES, rows + row_bytes + t * BYTES, BYTES, BYTES);
             else
                 slot_ask(a, rows + t * BYTES, min(w->tiles - t, 2) * BYTES, NULL, 0, 0);
->>>>>>> wone
 }
 
 // What the SM has of V or of down, where they have it.

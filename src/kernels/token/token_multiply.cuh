@@ -428,16 +428,10 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
 DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t turn, int32_t warp,
                    int32_t lane)
 {
-<<<<<<< HEAD
-    const int32_t row = kind == QKV ? WEFT__TOKEN_ROW_qkv
-                        : kind == O ? WEFT__TOKEN_ROW_attended
-                                    : WEFT__TOKEN_ROW_up;
-=======
     const int32_t row = kind == QKV  ? WEFT__TOKEN_ROW_qkv
                         : kind == O  ? WEFT__TOKEN_ROW_attended
                         : kind == UP ? WEFT__TOKEN_ROW_up
                                      : WEFT__TOKEN_ROW_down;
->>>>>>> wone
     if (warp == 0 && lane == 0)
         arrivals_wait(args, row, turn, (uint32_t)work_of(kind).cols / 32);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
@@ -503,15 +497,8 @@ DEVICE int32_t next_of_team(uint32_t seq, int32_t warp)
 
 #if WEFT_SECOND
 
-<<<<<<< HEAD
-// Units of the second format of a matrix whose others have been multiplied: a tile of a slot each warp. `ahead`: the first has been
-// taken.
-DEVICE void second_multiply(int32_t kind, int32_t layer, bool last, bool ahead,
-                            struct second_tile *tile, int32_t warp, int32_t lane)
-=======
 // Units of the second format of a matrix whose others have been multiplied: a tile of a slot each warp.
 DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
->>>>>>> wone
 {
     const struct second_work w = second_work_of(kind, last);
     const int32_t half = warp % TEAM_WARPS, units = second_units(kind, true);
@@ -576,19 +563,6 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     const bool ahead = HOLDS && next < units * work_of(kind).slots;
     struct turn_of_sums sums = {walked.y};
     if (HOLDS && kind == QKV) // texts of their own
-<<<<<<< HEAD
-        units_multiply(QKV, layer, ROWS_ALONE, units, QKV_FIXED, next, slot, ahead, &tiles, &sums,
-                       warp, lane);
-    else if (UP_EIGHTS && kind == UP)
-        units_multiply(UP, layer, EIGHTS, units, HOLDS, next, slot, ahead, &tiles, &sums, warp,
-                       lane);
-    else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
-        units_multiply(kind, layer, PAIRS, units, true, next, slot, ahead, &tiles, &sums, warp,
-                       lane);
-    else
-        units_multiply(kind, layer, HOLDS ? PAIRS : form_of(kind), units, false, next, slot, ahead,
-                       &tiles, &sums, warp, lane);
-=======
         units_multiply(QKV, ROWS_ALONE, units, QKV_FIXED, next, slot, ahead, &tiles, &sums, warp,
                        lane);
     else if (UP_EIGHTS && kind == UP)
@@ -598,7 +572,6 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     else
         units_multiply(kind, HOLDS ? PAIRS : form_of(kind), units, false, next, slot, ahead, &tiles,
                        &sums, warp, lane);
->>>>>>> wone
     const int32_t now = computed_here(step); // these are not kept either
     walked_set(warp, make_uint2(walked_of(warp).x +
                                     first_units(args, now & 3, now >> 2) * work_of(now & 3).slots,

@@ -44,13 +44,6 @@ enum {
     PLACES = 3, // of sums that are not delivered yet
     UNIT_WORDS = WEFT__TOKEN_UNIT_BYTES / 16,
 
-<<<<<<< HEAD
-    PART_TILES = MULTIPLIERS,    // of a row of X of down: those that all warps need at a time
-    PART_UNITS = PART_TILES * 8, // of 32 columns
-    ROW_PARTS = (WIDE / 256 + PART_TILES - 1) / PART_TILES,
-
-=======
->>>>>>> wone
     LONGEST_X = ATTENDED > WIDE ? ATTENDED : WIDE,
     LONG_X = PLAIN && EMBED > LONGEST_X ? EMBED : LONGEST_X,
     X_BYTES = PLAIN ? 0 : WEFT__TOKEN_X_BYTES(EMBED),
@@ -78,11 +71,6 @@ struct shared {
         walked[MULTIPLIERS]; // of a warp that multiplies: slots, and units, before its next matrix
     uint32_t again;          // the turn of sums that were not finite
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
-<<<<<<< HEAD
-    int32_t up_paired,
-        up_last; // units of gate and up: those of whole rounds, the first of the others
-=======
->>>>>>> wone
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
 };
 
