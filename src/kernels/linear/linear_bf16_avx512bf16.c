@@ -218,28 +218,27 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call
     }
     WEFT__UNROLL for (int c = 0; c < cols; c++) WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
     {
-        p->acc[at + c][v] = _mm512_add_ps(p->acc[at + c][v], acc[c][v]);
+        const __m512 before = _mm512_maskz_load_ps(k % FOLD == 0 ? 0 : 0xffff, &p->acc[at + c][v]);
+        p->acc[at + c][v] = _mm512_add_ps(before, acc[c][v]);
     }
 }
 
-// Adds what acc has to the total and begins anew.
-WEFT__INLINE void fold(struct panel *p, int32_t cols)
+// Adds what acc has to the total, or begins it.
+WEFT__INLINE void fold(struct panel *p, int32_t cols, bool first)
 {
     for (int32_t c = 0; c < cols; c++)
-        for (int v = 0; v < VECTORS; v++) {
-            p->total[c][v] = _mm512_add_ps(p->total[c][v], p->acc[c][v]);
-            p->acc[c][v] = _mm512_setzero_ps();
-        }
+        for (int v = 0; v < VECTORS; v++)
+            p->total[c][v] = first ? p->acc[c][v] : _mm512_add_ps(p->total[c][v], p->acc[c][v]);
 }
 
 WEFT__INLINE void store_panel(const struct weft__linear_call *call, const struct panel *p,
-                              int64_t row, int64_t last, int32_t col, int32_t cols)
+                              bool folds, int64_t row, int64_t last, int32_t col, int32_t cols)
 {
     for (int32_t c = 0; c < cols; c++) {
         int64_t left = last + 1 - row;
         for (int v = 0; left > 0 && v < VECTORS; v++, left -= 16)
             weft__linear_store_lanes(call, col + c, row + 16 * v, left < 16 ? (int)left : 16,
-                                     p->total[c][v]);
+                                     folds ? p->total[c][v] : p->acc[c][v]);
     }
 }
 
@@ -248,13 +247,10 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
                                  int32_t col, int32_t cols, load_fn *load, int bytes, bool sixes)
 {
     struct panel p;
-    // A step takes up to one row of X more than there are.
-    for (int32_t c = 0; c < TILE_COLS && c <= cols; c++)
-        for (int v = 0; v < VECTORS; v++)
-            p.acc[c][v] = p.total[c][v] = _mm512_setzero_ps();
+    const bool folds = call->cols > FOLD;
     for (int64_t k = 0; k < call->cols; k += CHUNK) {
         if (k > 0 && k % FOLD == 0)
-            fold(&p, cols);
+            fold(&p, cols, k == FOLD);
         int64_t columns = call->cols - k < CHUNK ? call->cols - k : CHUNK;
         load_panel(&p, call, row, last, k, columns, load);
         columns += columns % 2;
@@ -271,8 +267,9 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t r
         else if (c < cols)
             multiply_chunk(&p, call, col + c, end, c, k, columns, 2, sixes);
     }
-    fold(&p, cols);
-    store_panel(call, &p, row, last, col, cols);
+    if (folds)
+        fold(&p, cols, false);
+    store_panel(call, &p, folds, row, last, col, cols);
 }
 
 // Tiles of X of equal size, outermost: a tile stays in the caches while the panels pass.
