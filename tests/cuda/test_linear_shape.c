@@ -145,7 +145,7 @@ static void many_rows_have_a_kernel(void **state)
 static void slices_cover_the_columns(void **state)
 {
     static const int64_t rows[] = {1, 64, 65, 4096, 28672, 128256};
-    int served = 0;
+    int served = 0, teams = 0;
     (void)state;
     for (int32_t i = 0; weft_dtype_at(i) != WEFT_DTYPE_NONE; i++)
         for (int64_t cols = 256; cols < 40000; cols = cols * 2 + 256)
@@ -157,7 +157,8 @@ static void slices_cover_the_columns(void **state)
                     const weft_linear_desc desc = {.cols = cols, .max_batch = 100};
                     const struct weft__linear_slice_wish wish = {
                         {format, 0, WEFT_F32, WEFT_F16, weft_dtype_block_bytes(format)},
-                        .units = weft__linear_slice_units(rows[r])};
+                        .units = weft__linear_slice_units(rows[r], WEFT__LINEAR_SLICE_UNIT),
+                        .team_units = weft__linear_slice_units(rows[r], WEFT__LINEAR_TEAM_UNIT)};
                     memset(&choice, 0, sizeof choice);
                     weft__linear_slices_plan(&desc, &wish, &devices[d], &choice, &slices);
                     assert_true(choice.num_kernels == slices.count);
@@ -170,10 +171,16 @@ static void slices_cover_the_columns(void **state)
                         assert_true(s->slices <= WEFT__LINEAR_SLICE_MOST && s->stages > 1);
                         assert_true(s->shared_bytes <= devices[d].shared_per_block);
                         assert_true(k == 0 || s->rows > s[-1].rows);
+                        assert_true(s->team == 0 ? s->unit == WEFT__LINEAR_SLICE_UNIT
+                                                 : s->unit == WEFT__LINEAR_TEAM_UNIT &&
+                                                       s->warps % s->team == 0 &&
+                                                       s->team <= s->slice_tiles &&
+                                                       4 % s->stages == 0 && cols % 256 == 0);
+                        teams += s->team > 0;
                         assert_ptr_equal(weft__linear_slice_of(&slices, s->rows), s);
                     }
                 }
-    assert_true(served > 1000);
+    assert_true(served > 1000 && teams > 50);
 }
 
 // What a device is decides by tables: below and above each of their steps.

@@ -272,7 +272,7 @@ static void case_linear_slices(void)
                  {1, 70, 0, WEFT_LINEAR_X_ROUNDED, 512, "gemm_x gemm"},
                  // up to 16 rows only where X of as many does not fit the kernels for few
                  {1, 16, 0, WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT, 4096, "few"},
-                 {1, 16, 0, WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT, 14336, "gemm_slice finish"},
+                 {1, 16, 0, WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT, 14336, "gemm_team finish"},
                  {1, 8, 0, WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_NEXT, 14336, "few"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         weft_linear_desc desc = {.size = sizeof desc,

@@ -25,19 +25,21 @@ INLINE __m512 add_pair(__m512 sum, __m512i values, __m512i weights)
     return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)weights);
 }
 
-// Weights of two keys and one row, for all columns: loaded once for what they meet.
-INLINE __m512i weights_of(const uint32_t *weight)
+// Weights of two keys and one row, for all columns. Once: loaded once for what they meet, else by the products themselves.
+INLINE __m512i weights_of(const uint32_t *weight, const bool once)
 {
     __m512i weights = _mm512_set1_epi32((int32_t)*weight);
-    WEFT__IN_REGISTER(weights);
+    if (once)
+        WEFT__IN_REGISTER(weights);
     return weights;
 }
 
-INLINE void load_weights(const uint32_t *weight, const int rows, __m512i weights[VALUE_ROWS])
+INLINE void load_weights(const uint32_t *weight, const int rows, const bool once,
+                         __m512i weights[VALUE_ROWS])
 {
     VF32_UNROLL
     for (int r = 0; r < rows; r++)
-        weights[r] = weights_of(weight + r);
+        weights[r] = weights_of(weight + r, once);
 }
 
 // Elements [i, i + 32) of row r's query, those that there are, in pairs of bf16, to which they are rounded where they are none.
@@ -168,11 +170,10 @@ INLINE __m512i spread(__m512i pairs, const int part)
     }
 }
 
-// sums[key][four rows] += their products with 16 pairs of `keys` keys.
-INLINE void score_pairs(const int lanes, const int keys, const uint32_t *q, const __m512i *k,
-                        __m512 *sums)
+// sums[key][four rows] += their products with 16 pairs of KEY_SCORES / lanes keys.
+INLINE void score_pairs(const int lanes, const uint32_t *q, const __m512i *k, __m512 *sums)
 {
-    const int fours = lanes / 4;
+    const int fours = lanes / 4, keys = KEY_SCORES / lanes;
     VF32_UNROLL
     for (int part = 0; part < 4; part++) {
         __m512i x[4];
@@ -205,9 +206,7 @@ INLINE __m512 add_parts(const __m512 sums[4])
 INLINE void store_scores(const struct rows *s, const int lanes, int32_t key, float scale,
                          const __m512 sums[KEY_SCORES / 4])
 {
-    const __m512i order =
-        lanes == 4 ? _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
-                   : _mm512_setr_epi32(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+    const __m512i order = _mm512_setr_epi32(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
     VF32_UNROLL
     for (int v = 0; v < KEY_SCORES / LANES; v++) {
         __m512 x = vf32_mul(vf32_set1(scale), add_parts(sums + 4 * v));
@@ -341,7 +340,7 @@ INLINE void score_codes_of_many(const struct rows *s, weft_dtype kv, const struc
         }
         VF32_UNROLL
         for (int h = 0; h < 2; h++, q += LINE_PAIRS * LANES)
-            score_pairs(LANES, KEY_SCORES / LANES, q, k[h], sums);
+            score_pairs(LANES, q, k[h], sums);
     }
     store_scores(s, LANES, key, scale, sums);
 }
@@ -380,7 +379,7 @@ INLINE void add_codes(const struct rows *s, weft_dtype kv, const struct code_tab
         const __m512i odd =
             _mm512_maskz_loadu_epi8(!apart || seen >> (j + 1) & 1 ? mask : 0, pool + at[1]);
         __m512i weights[VALUE_ROWS];
-        load_weights(weight, rows, weights);
+        load_weights(weight, rows, true, weights);
         VF32_UNROLL
         for (int h = 0; h < halves; h++) {
             __m512i pairs[2];

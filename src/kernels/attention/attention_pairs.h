@@ -23,7 +23,7 @@ enum {
     GROUP = 32,      // columns: a line of a value
     CODE_GROUP = 64, // the same of codes of a byte
     KEY_SCORES = 64, // of keys times rows that grow together
-    KEY_UNIT = 8,    // of the keys, whose vectors lie in registers beside the sums
+    FOUR_KEYS = 8,   // keys of four rows, the same
     TWO_CODES = 32,  // of each of two keys, which are a vector
     TWO_PAIRS = 8,   // of elements of each, which are a vector of bf16
     UNIT_SUMS = 8,   // of codes, sums of products that grow together
@@ -146,13 +146,15 @@ static struct rows lay_out(const struct weft__attention_call *call,
     return s;
 }
 
-// Where pair i of row r lies in a block of rows. For products of four rows: 16 pairs, four times every fourth; of codes as
+// Where pair i of row r lies in a block of rows. For products of four rows: 16 pairs, four times every fourth (alone: four times four); of codes as
 // unpacking leaves 64 of them, in each part of 16 the first eight and the others. Few rows of codes: 16 pairs of a row, each 8 in
 // two halves.
 INLINE int32_t place_of_pair(const bool codes, const int lanes, int32_t r, int32_t i)
 {
     if (codes && lanes < LANES)
         return ((i / 16 * 2 + i % 8 / 4) * lanes + r) * TWO_PAIRS + i % 16 / 8 * 4 + i % 4;
+    if (lanes == 4)
+        return i / 4 * LANES + r * 4 + i % 4;
     const int32_t line = codes ? i / 32 * 2 + i % 8 / 4 : i / LINE_PAIRS;
     const int32_t part = codes ? i % 32 / 8 : i % LINE_PAIRS / 4;
     return line * LINE_PAIRS * lanes + i % 4 * 4 * lanes + r / 4 * LANES + part * 4 + r % 4;

@@ -3,7 +3,7 @@
 // as an f32 multiply-add of the same width. Queries are bf16, weights are rounded to it, sums are f32.
 //
 // A vector of a key is spread four ways, every fourth pair of elements four times each, and meets the same pairs of four rows, so
-// that a load of queries serves several keys and of a sum four lanes are added up. Lanes of scores are rows: of 8 rows a vector has
+// that a load of queries serves several keys and of a sum four lanes are added up (few rows: score_keys_of_four()). Lanes of scores are rows: of 8 rows a vector has
 // two keys, of 4 rows four (row_of(), key_of()). attention_pairs.h says where things lie.
 //
 // The keys of a block are scored for all blocks of rows, then come its values; each asks for the lines of the next block
@@ -17,44 +17,77 @@ int64_t weft__attention_scratch_avx512bf16(int32_t rows, int32_t head_dim, int32
     return rows_bytes(rows, head_dim, v_dim);
 }
 
-// What is asked for ahead: rows that are in the second cache by then, for the first one; rows of the next block.
-enum { ASK_NEAR = 1, ASK_FAR = 2 };
-
-INLINE void ask(const char *pool, const int64_t *at, int64_t column, const int what)
+INLINE void ask(const char *pool, const int64_t *at, int64_t column)
 {
-    if (what & ASK_NEAR)
-        __builtin_prefetch(pool + 2 * (at[NEAR] + column), 0, 3);
-    if (what & ASK_FAR)
-        __builtin_prefetch(pool + 2 * (at[BLOCK] + column), 0, 2);
+    __builtin_prefetch(pool + 2 * (at[NEAR] + column), 0, 3);
+    __builtin_prefetch(pool + 2 * (at[BLOCK] + column), 0, 2);
 }
 
-// Scores of KEY_SCORES / lanes keys from `key` on of the block, times `scale`.
+// Four keys' sums, of which each part of 128 bits is a row's: what lanes come to, keys beside each other.
+INLINE __m512 add_four_lanes(const __m512 k[4])
+{
+    const __m512 a = vf32_add(_mm512_unpacklo_ps(k[0], k[1]), _mm512_unpackhi_ps(k[0], k[1]));
+    const __m512 b = vf32_add(_mm512_unpacklo_ps(k[2], k[3]), _mm512_unpackhi_ps(k[2], k[3]));
+    return vf32_add(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
+}
+
+// Scores of KEY_SCORES / lanes keys from `key` on of the block, times `scale`, of 8 or 16 rows.
 INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q, int32_t key,
                        float scale, const bool ahead)
 {
     const char *pool = s->call->k.data;
     const int64_t *at = s->at + key;
     const int32_t pairs = s->call->k.dim / 2;
-    const int keys = KEY_SCORES / lanes < KEY_UNIT ? KEY_SCORES / lanes : KEY_UNIT;
+    const int keys = KEY_SCORES / lanes;
     __m512 sums[KEY_SCORES / 4];
     VF32_UNROLL
     for (int i = 0; i < KEY_SCORES / 4; i++)
         sums[i] = _mm512_setzero_ps();
     for (int32_t i = 0; i < pairs; i += LINE_PAIRS, q += LINE_PAIRS * lanes) {
         const __mmask16 mask = vf32_first(pairs - i < LINE_PAIRS ? pairs - i : LINE_PAIRS);
+        __m512i k[KEY_SCORES / 8];
         VF32_UNROLL
-        for (int first = 0; first < KEY_SCORES / lanes; first += keys) {
-            __m512i k[KEY_UNIT];
-            VF32_UNROLL
-            for (int j = 0; j < keys; j++) {
-                if (ahead)
-                    ask(pool, at + first + j, 2 * i, ASK_NEAR | ASK_FAR);
-                k[j] = _mm512_maskz_loadu_epi32(mask, pool + 2 * at[first + j] + 4 * i);
-            }
-            score_pairs(lanes, keys, q, k, sums + first * lanes / 4);
+        for (int j = 0; j < keys; j++) {
+            if (ahead)
+                ask(pool, at + j, 2 * i);
+            k[j] = _mm512_maskz_loadu_epi32(mask, pool + 2 * at[j] + 4 * i);
         }
+        score_pairs(lanes, q, k, sums);
     }
     store_scores(s, lanes, key, scale, sums);
+}
+
+// The same of FOUR_KEYS keys for four rows: four pairs of a key, four times each, meet those of all rows.
+INLINE void score_keys_of_four(const struct rows *s, const uint32_t *q, int32_t key, float scale,
+                               const bool ahead)
+{
+    const char *pool = s->call->k.data;
+    const int64_t *at = s->at + key;
+    const int32_t pairs = s->call->k.dim / 2; // heads are multiples of 8 elements
+    __m512 sums[FOUR_KEYS];
+    VF32_UNROLL
+    for (int j = 0; j < FOUR_KEYS; j++)
+        sums[j] = _mm512_setzero_ps();
+    for (int32_t i = 0; i < pairs;) {
+        const int32_t end = i + LINE_PAIRS < pairs ? i + LINE_PAIRS : pairs;
+        if (ahead)
+            VF32_UNROLL
+        for (int j = 0; j < FOUR_KEYS; j++)
+            ask(pool, at + j, 2 * i);
+        for (; i < end; i += 4, q += LANES) {
+            const __m512bh x = (__m512bh)_mm512_loadu_si512(q);
+            VF32_UNROLL
+            for (int j = 0; j < FOUR_KEYS; j++) {
+                const void *four = pool + 2 * at[j] + 4 * i;
+                const __m512i k = _mm512_broadcast_i32x4(_mm_loadu_si128(four));
+                sums[j] = _mm512_dpbf16_ps(sums[j], x, (__m512bh)k);
+            }
+        }
+    }
+    VF32_UNROLL
+    for (int v = 0; v < FOUR_KEYS / 4; v++)
+        _mm512_storeu_ps(s->scores + (key / 4 + v) * LANES,
+                         vf32_mul(vf32_set1(scale), add_four_lanes(sums + 4 * v)));
 }
 
 // Which of the columns from `column` on of a value there are.
@@ -77,9 +110,10 @@ INLINE __m512i load_value(const struct rows *s, int32_t key, int32_t column, __m
 }
 
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and `groups`
-// times 32 columns from group `g` on, which are `whole`: a mask of a load takes a product's place.
+// times 32 columns from group `g` on, which are `whole`: a mask of a load takes a product's place. Of four rows the products load
+// weights themselves, which costs less than it saves.
 INLINE void add_values(const struct rows *s, const int lanes, const int rows, const int groups,
-                       int32_t b, int first, int32_t g, const int what, const bool whole)
+                       int32_t b, int first, int32_t g, const bool ahead, const bool whole)
 {
     const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + first;
     const float *shrink = s->shrink + b * LANES;
@@ -101,12 +135,14 @@ INLINE void add_values(const struct rows *s, const int lanes, const int rows, co
         mask[i] = columns_from(s, (g + i) * GROUP);
     for (int32_t j = 0; j < s->block->n; j += 2) {
         __m512i weights[VALUE_ROWS];
-        load_weights(weight + j / 2 * lanes, rows, weights);
+        load_weights(weight + j / 2 * lanes, rows, lanes > 4, weights);
         VF32_UNROLL
         for (int i = 0; i < groups; i++) {
             const int32_t column = (g + i) * GROUP;
-            ask(pool, s->values_at + j, column, what);
-            ask(pool, s->values_at + j + 1, column, what);
+            if (ahead) {
+                ask(pool, s->values_at + j, column);
+                ask(pool, s->values_at + j + 1, column);
+            }
             const __m512i even =
                 whole ? load_whole_value(s, j, column) : load_value(s, j, column, mask[i]);
             const __m512i odd =
@@ -145,7 +181,7 @@ static __attribute__((noinline)) void add_values_apart(const struct rows *s, con
     for (int32_t j = 0; j < s->block->n; j += 2) {
         const __m512i even = load_value(s, j, column, seen >> j & 1 ? mask : 0);
         const __m512i odd = load_value(s, j + 1, column, seen >> (j + 1) & 1 ? mask : 0);
-        const __m512i w = weights_of(weight + j / 2 * lanes);
+        const __m512i w = weights_of(weight + j / 2 * lanes, true);
         sums[0] = add_pair(sums[0], _mm512_unpacklo_epi16(even, odd), w);
         sums[1] = add_pair(sums[1], _mm512_unpackhi_epi16(even, odd), w);
     }
@@ -175,17 +211,17 @@ INLINE bool has_wild_values(const struct rows *s, weft_dtype kv)
     return false;
 }
 
-INLINE void add_rows(const struct rows *s, const int lanes, int32_t b, int first, const int what)
+INLINE void add_rows(const struct rows *s, const int lanes, int32_t b, int first, const bool ahead)
 {
     const int rows = lanes < VALUE_ROWS ? lanes : VALUE_ROWS;
     int32_t g = 0;
     for (; lanes == 4 && g + 2 <= s->groups; g += 2)
-        add_values(s, lanes, rows, 2, b, first, g, what, false);
+        add_values(s, lanes, rows, 2, b, first, g, ahead, false);
     for (; g < s->groups; g++)
         if (lanes == LANES && (g + 1) * GROUP <= s->call->v.dim)
-            add_values(s, lanes, rows, 1, b, first, g, what, true);
+            add_values(s, lanes, rows, 1, b, first, g, ahead, true);
         else
-            add_values(s, lanes, rows, 1, b, first, g, what, false);
+            add_values(s, lanes, rows, 1, b, first, g, ahead, false);
 }
 
 // The values of the block for the rows of block b, eight at a time, so that each is loaded once for them, or four by 64 columns.
@@ -194,11 +230,13 @@ INLINE void add_rows(const struct rows *s, const int lanes, int32_t b, int first
                                                               bool ahead)                          \
     {                                                                                              \
         const int32_t rows = s->rows - b * (lanes);                                                \
-        for (int first = 0; first < (lanes) && first < rows; first += VALUE_ROWS)                  \
-            add_rows(s, lanes, b, first, ahead &&first == 0 ? ASK_NEAR | ASK_FAR : 0);             \
+        int first = 0;                                                                             \
+        if (ahead)                                                                                 \
+            add_rows(s, lanes, b, 0, true), first = VALUE_ROWS;                                    \
+        for (; first < (lanes) && first < rows; first += VALUE_ROWS)                               \
+            add_rows(s, lanes, b, first, false);                                                   \
     }
 
-ADD_COLUMNS(4)
 ADD_COLUMNS(8)
 ADD_COLUMNS(16)
 
@@ -226,8 +264,12 @@ INLINE void add_block(const struct rows *s, weft_dtype kv, const struct code_tab
             add_code_columns(s, kv, table, lanes, dim, b, true);
         else if (is_code(kv))
             add_code_columns(s, kv, table, lanes, dim, b, false);
+        else if (lanes > 4)
+            (lanes == 8 ? add_columns_8 : add_columns_16)(s, b, ahead);
+        else if (ahead)
+            add_rows(s, lanes, b, 0, true);
         else
-            (lanes == 4 ? add_columns_4 : lanes == 8 ? add_columns_8 : add_columns_16)(s, b, ahead);
+            add_rows(s, lanes, b, 0, false);
     }
 }
 
@@ -273,7 +315,6 @@ static void ask_results(const struct rows *s)
             score_keys(s, lanes, q, key, scale, false);                                            \
     }
 
-SCORE_BLOCK(4)
 SCORE_BLOCK(8)
 SCORE_BLOCK(16)
 
@@ -287,10 +328,10 @@ INLINE void score_block(const struct rows *s, weft_dtype kv, const struct code_t
     for (int32_t key = 0; is_code(kv) && lanes == LANES && key < s->block->n;
          key += KEY_SCORES / LANES)
         score_codes_of_many(s, kv, table, dim, q, key, scale, ahead);
-    if (!is_code(kv))
-        (lanes == 4   ? score_block_4
-         : lanes == 8 ? score_block_8
-                      : score_block_16)(s, q, scale, ahead);
+    for (int32_t key = 0; !is_code(kv) && lanes == 4 && key < s->block->n; key += FOUR_KEYS)
+        score_keys_of_four(s, q, key, scale, ahead);
+    if (!is_code(kv) && lanes > 4)
+        (lanes == 8 ? score_block_8 : score_block_16)(s, q, scale, ahead);
 }
 
 INLINE void attend_block(struct rows *s, weft_dtype kv, const struct code_table *table,

@@ -191,20 +191,20 @@ DEVICE bool largest_follow(const struct weft__attention_device_args *args, int32
     float most[WEFT_M][2];
     bool follows = false;
 #pragma unroll
-    for (int32_t m = 0; m < WEFT_M; m++) {
-        float of[4] = {score[m][0][0], score[m][0][1], score[m][0][2], score[m][0][3]}; // chains
-#pragma unroll
-        for (int32_t t = 1; t < KEYS / 8; t++)
-#pragma unroll
-            for (int32_t i = 0; i < 4; i++)
-                of[i] = fmaxf(of[i], score[m][t][i]);
+    for (int32_t m = 0; m < WEFT_M; m++)
 #pragma unroll
         for (int32_t half = 0; half < 2; half++) {
+            float of[2] = {score[m][0][2 * half], score[m][0][2 * half + 1]}; // two chains
+#pragma unroll
+            for (int32_t t = 1; t < KEYS / 8; t++)
+#pragma unroll
+                for (int32_t i = 0; i < 2; i++)
+                    of[i] = fmaxf(of[i], score[m][t][2 * half + i]);
+            most[m][half] = fmaxf(of[0], of[1]);
             const float unit = unit_of(args, warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half);
-            most[m][half] = warp_max(fmaxf(of[2 * half], of[2 * half + 1]), 4) * unit;
+            most[m][half] = warp_max(most[m][half], 4) * unit;
             follows |= most[m][half] > state->largest[m][half] + SLACK;
         }
-    }
     if (!__any_sync(0xffffffffu, follows))
         return false;
 #pragma unroll

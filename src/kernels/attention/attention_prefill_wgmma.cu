@@ -126,13 +126,20 @@ DEVICE void tile_leave(const struct worker *own, int32_t ring, struct stage *at)
     stage_next(at);
 }
 
+// A matrix whose place is in a uniform register, so that what is further is an addition there: operands of products lie in such, and moves
+// into them would keep one product from following the other.
+DEVICE uint64_t matrix_uniform(uint64_t matrix)
+{
+    return matrix & 0xffffffff00000000u | warp_most((uint32_t)matrix);
+}
+
 // The products of queries and the next keys, on their way.
 DEVICE void scores_ask(const struct worker *own, float score[WEFT_M][KEYS / 8][4])
 {
-    const uint64_t q = wgmma_uniform(wgmma_matrix(shared_base() +
-                                                  queries_place(own->round) * QUERY_BYTES +
-                                                  own->group * 64 * HEAD * 2)),
-                   k = wgmma_uniform(wgmma_matrix(tile_at(own->keys.index)));
+    const uint64_t q = matrix_uniform(wgmma_matrix(shared_base() +
+                                                   queries_place(own->round) * QUERY_BYTES +
+                                                   own->group * 64 * HEAD * 2)),
+                   k = matrix_uniform(wgmma_matrix(tile_at(own->keys.index)));
     wgmma_begin();
 #pragma unroll
     for (int32_t i = 0; i < DIM / 16; i++)
@@ -146,7 +153,7 @@ DEVICE void values_ask(const struct worker *own, const uint32_t weight[KEYS / 16
                        struct state *state)
 {
     const uint64_t v =
-        wgmma_uniform(wgmma_matrix_across(tile_at(WEFT_STAGES + own->values.index), KEYS * 128));
+        matrix_uniform(wgmma_matrix_across(tile_at(WEFT_STAGES + own->values.index), KEYS * 128));
     wgmma_begin();
 #pragma unroll
     for (int32_t i = 0; i < KEYS / 16; i++)
@@ -154,46 +161,17 @@ DEVICE void values_ask(const struct worker *own, const uint32_t weight[KEYS / 16
     wgmma_group_end();
 }
 
-// tile_weights(), sixteen keys at a time: their arguments are made while the powers of two of those before are, and the sums of those
-// before them. The assembler would make all arguments, then all powers, then all sums, one after the other; so arguments are said to
-// need a sum. none: 0, which it does not know.
-DEVICE void weights_exp(const struct weft__attention_device_args *args, uint32_t none,
-                        struct state *state, float score[KEYS / 8][4])
-{
-    const float unit = unit_of(args, 0);
-    float from[2], sum[4] = {0, 0, 0, 0}, past[2] = {0, 0}; // sums: chains, as tile_weights()
-#pragma unroll
-    for (int32_t half = 0; half < 2; half++)
-        from[half] = state->largest[0][half] == NEGATIVE_INFINITY
-                         ? 0.0f
-                         : WEIGHT_OFFSET - state->largest[0][half];
-#pragma unroll
-    for (int32_t t = 0; t < KEYS / 8; t += 2) {
-        if (t > 2)
-#pragma unroll
-            for (int32_t half = 0; half < 2; half++)
-                from[half] = bits_float(float_bits(from[half]) | (float_bits(past[half]) & none));
-        past[0] = sum[1], past[1] = sum[3];
-#pragma unroll
-        for (int32_t j = t; j < t + 2; j++)
-#pragma unroll
-            for (int32_t i = 0; i < 4; i++) {
-                score[j][i] = weight_exp2(fmaf(score[j][i], unit, from[i / 2]));
-                sum[i] += score[j][i];
-            }
-    }
-    state->sum[0][0] += sum[0] + sum[1], state->sum[0][1] += sum[2] + sum[3];
-}
-
-// What the weights of a tile are measured against follows its scores, and sums; true if acc is to be multiplied by factor.
-DEVICE bool scores_end(const struct weft__attention_device_args *args, const struct item *item,
-                       const struct worker *own, int32_t key0, struct state *state,
-                       float score[WEFT_M][KEYS / 8][4], float factor[WEFT_M][2])
+// Scores of a tile to weights, in place; true if acc is to be multiplied by factor.
+DEVICE bool weights_make(const struct weft__attention_device_args *args, const struct item *item,
+                         const struct worker *own, int32_t key0, struct state *state,
+                         float score[WEFT_M][KEYS / 8][4], float factor[WEFT_M][2])
 {
     tile_prepare(args, item, key0, own->warp, own->lane, score);
     if (key0 < item->by_all[own->warp].begin || key0 + KEYS > item->by_all[own->warp].end)
         tile_mask(args, item, key0, own->warp, own->lane, score);
-    return largest_follow(args, own->warp, own->lane, state, score, factor);
+    const bool follows = largest_follow(args, own->warp, own->lane, state, score, factor);
+    tile_weights(args, own->warp, own->lane, state, score);
+    return follows;
 }
 
 DEVICE void weights_take(const float score[WEFT_M][KEYS / 8][4],
@@ -204,7 +182,7 @@ DEVICE void weights_take(const float score[WEFT_M][KEYS / 8][4],
         weights_narrow(score[0], 2 * t, weight[t]);
 }
 
-// The scores of the next tile, and the values of the one before it, whose products `weight` waits for.
+// The scores of the next tile beside the values of the one before it, whose products `weight` waits for.
 DEVICE void tile_work(const struct weft__attention_device_args *args, const struct item *item,
                       struct worker *own, int32_t key0, struct state *state,
                       uint32_t weight[KEYS / 16][WEFT_PARTS][4])
@@ -217,16 +195,15 @@ DEVICE void tile_work(const struct weft__attention_device_args *args, const stru
     turn_give(own);
     WGMMA_WAIT(1);
     tile_leave(own, 0, &own->keys);
-    const bool follows = scores_end(args, item, own, key0, state, score, factor);
-    // The products of values end about here, and their place is wanted: what comes into it has a trip to L2 before it.
+    const bool follows = weights_make(args, item, own, key0, state, score, factor);
+    // A loop between the weights and the wait for the values: the assembler would wait first.
+    if (key0 + KEYS < item->end_key)
+        tile_wait(own, 0, &own->keys);
     WGMMA_WAIT(0);
     tile_leave(own, WEFT_STAGES, &own->values);
     if (follows)
         acc_follow(state, factor);
-    weights_exp(args, (uint32_t)args->boxed >> 1, state, score[0]);
     weights_take(score, weight);
-    if (key0 + KEYS < item->end_key)
-        tile_wait(own, 0, &own->keys);
 }
 
 // The item of the worker's round, once its queries are there.
@@ -269,8 +246,7 @@ DEVICE void item_work(const struct weft__attention_device_args *args, const stru
     uint32_t weight[KEYS / 16][WEFT_PARTS][4];
     float factor[WEFT_M][2];
     state_begin(state);
-    scores_end(args, item, own, begin, state, score, factor);
-    weights_exp(args, (uint32_t)args->boxed >> 1, state, score[0]);
+    weights_make(args, item, own, begin, state, score, factor);
     weights_take(score, weight);
     if (begin + KEYS < end)
         tile_wait(own, 0, &own->keys);

@@ -33,6 +33,21 @@ MMA_BYTES_(u8, "u8")
 MMA_BYTES_(s8, "s8")
 #undef MMA_BYTES_
 
+// D = A B + `start`, which stays as it is.
+#define MMA_FROM_(NAME, B_TYPE)                                                                    \
+    DEVICE void mma_##NAME##_k32_from(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1, \
+                                      const int32_t start[4])                                      \
+    {                                                                                              \
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.s8." B_TYPE ".s32 {%0, %1, %2, %3}, "           \
+            "{%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"                                    \
+            : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])                                       \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start[0]),         \
+              "r"(start[1]), "r"(start[2]), "r"(start[3]));                                        \
+    }
+MMA_FROM_(s8, "s8")
+MMA_FROM_(s8_u8, "u8")
+#undef MMA_FROM_
+
 DEVICE void mma_tf32(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "

@@ -26,12 +26,6 @@ DEVICE uint64_t wgmma_further(uint64_t matrix, uint32_t bytes)
     return matrix & 0xffffffff00000000u | ((uint32_t)matrix + bytes / 16);
 }
 
-// The same, in uniform registers: what is further is then an addition there.
-DEVICE uint64_t wgmma_uniform(uint64_t matrix)
-{
-    return matrix & 0xffffffff00000000u | warp_most((uint32_t)matrix);
-}
-
 // Where B begins that lies the other way round; its 64s of columns are `columns_bytes` apart, 16 rows 2048 bytes further.
 DEVICE uint64_t wgmma_matrix_across(uint32_t shared_address, uint32_t columns_bytes)
 {

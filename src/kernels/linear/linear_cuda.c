@@ -327,8 +327,11 @@ static int32_t add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *
                    (int32_t)(follows ? WEFT_F32 : desc->y_dtype), set->scale_dtype,
                    set->matter.block_bytes},
         .follows = follows};
-    for (int32_t i = 0; i < set->num_parts; i++)
-        wish.units += weft__linear_slice_units(desc->parts[set->parts[i]].rows);
+    for (int32_t i = 0; i < set->num_parts; i++) {
+        const int64_t rows = desc->parts[set->parts[i]].rows;
+        wish.units += weft__linear_slice_units(rows, WEFT__LINEAR_SLICE_UNIT);
+        wish.team_units += weft__linear_slice_units(rows, WEFT__LINEAR_TEAM_UNIT);
+    }
     for (int32_t i = 0; i < set->num_shapes; i++)
         if (set->shapes[i].split == 1)
             wish.few_columns = set->shapes[i].columns;

@@ -97,7 +97,8 @@ static void draw_sliced_extents(struct check_case *c, struct problem *p, int64_t
                          : check_range(c, 0, 2) ? check_range(c, 4352, 9216)
                                                 : check_range(c, 1, 2048);
     p->args.batch = (int32_t)(few ? check_range(c, 9, 16) : check_range(c, 17, 64));
-    p->desc.cols = (cols + block - 1) / block * block;
+    const int64_t whole = check_range(c, 0, 1) ? 256 : block; // teams of warps have whole tiles
+    p->desc.cols = (cols + whole - 1) / whole * whole;
     p->desc.rows = check_pick(c, 3, check_range(c, 1, 64), check_range(c, 65, 200), 144);
 }
 

@@ -60,6 +60,26 @@ enum {
         2 * 8 * WEFT__LINEAR_SLICE_WARPS, // numbers: two of every warp and row of X that it reads
 };
 
+// Up to 16 rows of X by teams of warps: linear_gemm_team.cu.
+enum {
+    WEFT__LINEAR_TEAM_ROWS = 16,
+    WEFT__LINEAR_TEAM_UNIT = 32, // rows of W that a team takes at a time
+    // numbers of 64 columns of X, scales of rows and units: four more than there are, for the banks' sake
+    WEFT__LINEAR_TEAM_SCALES = WEFT__LINEAR_TEAM_ROWS * 2 + 4,
+};
+
+// Has a tile of the format its scales together, and minima (q4_k)?
+#define WEFT__LINEAR_TEAM_MINIMA(format) ((format) == 48)
+
+// Bytes of a slot of a ring: 64 columns of two row blocks.
+#define WEFT__LINEAR_TEAM_SLOT(format) (2 * (512 + (WEFT__LINEAR_TEAM_MINIMA(format) ? 0 : 64)))
+
+// Bytes that a block has of X: codes, scales, what rows are multiplied by, sums for minima; and a warp's beside its slots.
+#define WEFT__LINEAR_TEAM_X(format, tiles)                                                         \
+    (WEFT__LINEAR_TEAM_ROWS * ((tiles)*256 + 4) + (tiles)*16 * WEFT__LINEAR_TEAM_SCALES +          \
+     (WEFT__LINEAR_TEAM_MINIMA(format) ? (tiles)*WEFT__LINEAR_TEAM_ROWS * 32 : 0))
+#define WEFT__LINEAR_TEAM_BESIDE(format) (WEFT__LINEAR_TEAM_MINIMA(format) ? 2 * 256 + 1024 : 0)
+
 struct weft__linear_slice_part {
     const void *weight; // packed tiles
     const float *bias;  // or NULL

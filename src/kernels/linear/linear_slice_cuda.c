@@ -13,6 +13,14 @@
     X(WEFT_STAGES) X(WEFT_WHOLE) X(WEFT_STAGED) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
 WEFT__CUDA_CONSTANTS(linear_slice, CONSTANTS)
 
+#define TEAM_CONSTANTS(X)                                                                          \
+    X(WEFT_FORMAT)                                                                                 \
+    X(WEFT_WARPS)                                                                                  \
+    X(WEFT_TEAM)                                                                                   \
+    X(WEFT_STAGES)                                                                                 \
+    X(WEFT_STAGED) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
+WEFT__CUDA_CONSTANTS(linear_team, TEAM_CONSTANTS)
+
 enum {
     MOST_STAGES = 4,
     LEAST_STAGES = 2,
@@ -94,11 +102,87 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
                                                   .stages = fit < MOST_STAGES ? (int32_t)fit
                                                                               : MOST_STAGES,
                                                   .slices = slices,
-                                                  .slice_tiles = tiles};
+                                                  .slice_tiles = tiles,
+                                                  .unit = WEFT__LINEAR_SLICE_UNIT,
+                                                  .warps = WEFT__LINEAR_SLICE_WARPS};
         best->shared_bytes = (int32_t)around + best->stages * ring;
         least = time;
     }
     return least < INT64_MAX;
+}
+
+// May teams of warps multiply the format (linear_gemm_team.cu)? Whole tiles.
+static bool serves_teams(const weft_linear_desc *desc, weft_dtype format)
+{
+    return desc->cols % WEFT__LINEAR_TILE_COLS == 0 && (format == WEFT_Q4_0 || format == WEFT_Q4_K);
+}
+
+// Clocks that an SM needs of a shape of teams.
+static int64_t team_clocks(const struct weft__linear_slice_wish *wish,
+                           const struct weft__linear_slice_shape *shape, int32_t num_sms)
+{
+    // a tile; a warp's two tiles alone; the end of a unit; numbers of X that an SM makes in one
+    enum { TILE = 135, STEP = 1500, UNIT_END = 1500, NUMBERS = 32 };
+    const int64_t each = weft__ceil_div(wish->team_units, num_sms / shape->slices);
+    const int64_t rounds = weft__ceil_div(each, shape->warps / shape->team);
+    const int64_t all = each * shape->slice_tiles * 2 * TILE;
+    const int64_t alone = rounds * weft__ceil_div(shape->slice_tiles, shape->team) * STEP;
+    const int64_t sums =
+        8 * shape->slices * wish->team_units * WEFT__LINEAR_TEAM_UNIT * WEFT__LINEAR_TEAM_ROWS;
+    return (alone > all ? alone : all) + rounds * UNIT_END +
+           shape->slice_tiles * 256 * WEFT__LINEAR_TEAM_ROWS / NUMBERS + sums / SUM_BYTES;
+}
+
+// Teams of four: of 16 warps where a slice is a row, and units are many; of 12 where rows are too long for it. Other shapes were measured
+// to be slower, others' matrices not to gain. False if X fits no block.
+static bool choose_team(const weft_linear_desc *desc, const struct weft__linear_slice_wish *wish,
+                        const struct weft__cuda_limits *limits,
+                        struct weft__linear_slice_shape *best)
+{
+    enum { TEAM = 4, UNITS_AN_SM = 4 };
+    const weft_dtype format = wish->matrix.format;
+    const int32_t all = (int32_t)(desc->cols / WEFT__LINEAR_TILE_COLS);
+    int64_t least = INT64_MAX;
+    for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s * TEAM <= all; s++) {
+        const int32_t tiles = (int32_t)weft__ceil_div(all, s), warps = s > 1 ? 12 : 16;
+        const int64_t bytes = WEFT__LINEAR_TEAM_X(format, (int64_t)tiles) +
+                              (int64_t)warps * (MOST_STAGES * WEFT__LINEAR_TEAM_SLOT(format) +
+                                                WEFT__LINEAR_TEAM_BESIDE(format));
+        struct weft__linear_slice_shape shape = {.rows = WEFT__LINEAR_TEAM_ROWS,
+                                                 .stages = MOST_STAGES,
+                                                 .slices = (int32_t)weft__ceil_div(all, tiles),
+                                                 .slice_tiles = tiles,
+                                                 .unit = WEFT__LINEAR_TEAM_UNIT,
+                                                 .warps = warps,
+                                                 .team = TEAM,
+                                                 .shared_bytes = (int32_t)bytes};
+        if (bytes > limits->shared_per_block)
+            continue;
+        if (s == 1 && wish->team_units < UNITS_AN_SM * (int64_t)limits->num_sms)
+            return false;
+        const int64_t time = team_clocks(wish, &shape, limits->num_sms);
+        if (time < least)
+            *best = shape, least = time;
+        if (s == 1)
+            break;
+    }
+    return least < INT64_MAX;
+}
+
+static int32_t want_team(const struct weft__linear_slice_wish *wish,
+                         const struct weft__linear_slice_shape *shape, bool leaves,
+                         struct weft__cuda_choice *choice)
+{
+    const struct weft__linear_team_constants constants = {
+        .WEFT_FORMAT = (int32_t)wish->matrix.format,
+        .WEFT_WARPS = shape->warps,
+        .WEFT_TEAM = shape->team,
+        .WEFT_STAGES = shape->stages,
+        .WEFT_STAGED = leaves,
+        .WEFT_Y_DTYPE = leaves ? (int32_t)WEFT_F32 : wish->matrix.y_dtype,
+        .WEFT_SCALE_DTYPE = wish->matrix.scale_dtype};
+    return weft__cuda_want(choice, "src/kernels/linear/linear_gemm_team.cu",
+                           "weft_linear_gemm_team", WEFT__CUDA_VALUES(linear_team, constants));
 }
 
 void weft__linear_slices_plan(const weft_linear_desc *desc,
@@ -116,12 +200,20 @@ void weft__linear_slices_plan(const weft_linear_desc *desc,
     for (int32_t i = 0; i < WEFT__LINEAR_SLICE_SHAPES; i++) {
         struct weft__linear_slice_shape shape;
         if ((i > 0 && desc->max_batch <= rows[i - 1]) ||
-            (has_bytes(rows[i]) && !serves_few(desc, wish)) ||
-            !choose(desc, wish, rows[i], limits, &shape))
+            (has_bytes(rows[i]) && !serves_few(desc, wish)))
+            continue;
+        const bool teams = has_bytes(rows[i]) && serves_teams(desc, format) &&
+                           choose_team(desc, wish, limits, &shape);
+        if (!teams && !choose(desc, wish, rows[i], limits, &shape))
             continue;
         shape.least =
             has_bytes(rows[i]) ? WEFT__LINEAR_SLICE_MIN_BATCH : WEFT__LINEAR_GEMM_MIN_BATCH;
         const bool leaves = shape.slices > 1 || wish->follows;
+        if (teams) {
+            shape.kernel = want_team(wish, &shape, leaves, choice);
+            slices->shapes[slices->count++] = shape;
+            continue;
+        }
         const struct weft__linear_slice_constants constants = {
             .WEFT_FORMAT = (int32_t)format,
             .WEFT_BRAIN = format == WEFT_MXFP4 && !has_bytes(shape.rows),

@@ -15,9 +15,9 @@ enum {
 };
 
 // Units of a matrix of `rows` rows.
-static inline int64_t weft__linear_slice_units(int64_t rows)
+static inline int64_t weft__linear_slice_units(int64_t rows, int32_t unit)
 {
-    return (rows + WEFT__LINEAR_SLICE_UNIT - 1) / WEFT__LINEAR_SLICE_UNIT;
+    return (rows + unit - 1) / unit;
 }
 
 struct weft__linear_slice_shape {
@@ -25,6 +25,9 @@ struct weft__linear_slice_shape {
     int32_t stages;      // of a warp's ring
     int32_t slices;      // of the columns
     int32_t slice_tiles; // 256 columns each
+    int32_t unit;        // rows of W that somebody takes at a time
+    int32_t warps;       // of a block
+    int32_t team;        // warps of a team (linear_gemm_team.cu), or 0 (linear_gemm_slice.cu)
     int32_t shared_bytes;
     int32_t kernel; // of the plan's
 };
@@ -38,7 +41,8 @@ struct weft__linear_slices {
 // What a plan asks for: the parts of a format.
 struct weft__linear_slice_wish {
     struct weft__linear_gemm_wish matrix;
-    int64_t units; // of 64 rows of W, of all parts
+    int64_t units;      // of 64 rows of W, of all parts
+    int64_t team_units; // of 32
     int32_t
         few_columns; // most rows of X of a pass of kernels for few whose blocks have X to themselves
     bool follows;    // gate and rounding are left to another launch

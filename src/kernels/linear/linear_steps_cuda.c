@@ -259,7 +259,7 @@ static void add_slices(struct weft__linear_run *run, const struct weft__linear_s
             .rows = (int32_t)rows,
             .first_unit = device.num_units,
             .alpha = weft__linear_alpha(run, p)};
-        device.num_units += (int32_t)weft__linear_slice_units(rows);
+        device.num_units += (int32_t)weft__linear_slice_units(rows, shape->unit);
         run->slices[p] = shape->slices;
         run->bias[p] = staging ? from->bias : NULL;
     }
@@ -269,7 +269,7 @@ static void add_slices(struct weft__linear_run *run, const struct weft__linear_s
     struct weft__cuda_step *step = weft__cuda_step(
         &run->steps[run->count++], shape->kernel,
         (uint32_t)(device.num_units < most ? device.num_units : most), (uint32_t)shape->slices,
-        WEFT__LINEAR_SLICE_WARPS * 32, &device, sizeof device);
+        (uint32_t)shape->warps * 32, &device, sizeof device);
     step->shared_bytes = (uint32_t)shape->shared_bytes;
     step->overlap = 1;
     if (staging && !follows)

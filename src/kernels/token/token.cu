@@ -97,7 +97,7 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 #include "src/kernels/token/token_multiply.cuh"
 
 static_assert(WEFT__TOKEN_KEYS_FIT(SLOT, HEAD), "a tile of keys and values has a slot");
-static_assert(FLIGHT <= MOST_FLIGHT && DEPTH <= WEFT__TOKEN_MOST_SLOTS,
+static_assert(DEPTH >= TEAMS + FLIGHT && DEPTH <= WEFT__TOKEN_MOST_SLOTS,
               "a slot's parity says which time it is");
 static_assert(sizeof(struct shared) <= WEFT__TOKEN_SHARED_BYTES, "what the host gives");
 
@@ -112,18 +112,16 @@ DEVICE void barriers_begin()
         barrier_init(shared_address(s->summed + i), MULTIPLIERS);
         barrier_init(shared_address(s->taken + i), 1);
     }
-    for (int32_t i = 0; i < ROW_PARTS; i++)
-        barrier_init(shared_address(s->row_part + i), 1);
     barrier_init_end();
 }
 
-// Of a block that is to begin, without (or with) the warps that ask.
+// Of a block that is to begin, without (or with) the warp that asks.
 DEVICE void begin_sync(bool all)
 {
     if (all)
         __syncthreads();
     else
-        part_sync<WEFT__TOKEN_THREADS - 2 * WARP>(BEGINS);
+        part_sync<WEFT__TOKEN_THREADS - WARP>(BEGINS);
 }
 
 // What does not change from layer to layer and is made of nothing that launches before leave.
@@ -136,10 +134,8 @@ DEVICE void block_begin()
         s->again = 0;
         s->attends = item >= 0;
         s->split = max(item, 0) % WEFT_SPLITS;
-        if (!PLAIN)
-            up_share_begin();
     }
-    if (i < 2 * KINDS && (PLAIN || i / 2 != UP))
+    if (i < 2 * KINDS)
         s->share[i / 2][i % 2] = share_begin(units_of(i / 2), (int32_t)blockIdx.x + i % 2);
     for (int32_t at = i; at < PART_BYTES / 16; at += WEFT__TOKEN_THREADS)
         ((uint4 *)s->queries)[at] = make_uint4(0, 0, 0, 0);
@@ -148,7 +144,7 @@ DEVICE void block_begin()
     __syncthreads();
 }
 
-// What is: the launches before have ended. The warps that ask are there where the SM has a part of the keys.
+// What is: the launches before have ended. The warp that asks is there where the SM has a part of the keys.
 DEVICE void text_begin(const struct weft__token_args *args)
 {
     struct shared *s = shared_rest();
@@ -175,8 +171,7 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
     let_next_start(); // on an SM whose block has ended: all blocks are there
     block_begin();
-    const bool asks = warp == MULTIPLIERS + 1 || warp == MULTIPLIERS + 3;
-    if (!asks || shared_rest()->attends) // weights are asked for before
+    if (warp != MULTIPLIERS + 1 || shared_rest()->attends) // weights are asked for before
         text_begin(&args);
     if (warp < MULTIPLIERS) {
         registers_take<104>();
@@ -189,8 +184,8 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
         if (blockIdx.x == 0 && lane == 0)
             *args.launches =
                 shared_rest()->launch + 1; // everybody has read it: there are results of all
-    } else if (asks && lane == 0) {
-        ask_all(&args, warp == MULTIPLIERS + 3);
+    } else if (warp == MULTIPLIERS + 1 && lane == 0) {
+        ask_all(&args);
     } else if (warp == MULTIPLIERS + 2) {
         heads_deliver_all(&args, lane);
     }

@@ -6,24 +6,22 @@
 
 #include "src/kernels/token/token_shared.cuh"
 
-// The next slot, and the one whose bytes must have come before it is asked for. Two warps ask, for slots in turn: what a slot costs the
-// one thread that asks is what memory waits for else. Each waits for the bytes of all slots, so that a slot is asked for when all before
-// it but so many have come.
+// The next slot, and the one whose bytes must have come before it is asked for.
 struct asker {
     uint32_t slot, parity;
     uint32_t behind, behind_parity;
-    int32_t ahead; // slots before the next that may be on their way
-    bool passes;   // the next is the other's
+    int32_t ahead; // slots asked for, FLIGHT at most
     uint64_t policy;
 };
 
-// Waits until the next slot may be asked for, with so many on their way at most. Returns its barrier.
-DEVICE uint32_t slot_begin(struct asker *a, int32_t flight)
+// Waits until the next slot may be asked for. Returns its barrier.
+DEVICE uint32_t slot_begin(struct asker *a)
 {
     const struct shared *s = shared_rest();
     barrier_wait(shared_address(s->empty) + 8 * a->slot, a->parity);
-#pragma unroll 1
-    for (; a->ahead >= flight; a->ahead--) {
+    if (a->ahead < FLIGHT) {
+        a->ahead++;
+    } else {
         barrier_wait(shared_address(s->full) + 8 * a->behind, a->behind_parity);
         if (++a->behind == DEPTH)
             a->behind = 0, a->behind_parity ^= 1;
@@ -35,17 +33,6 @@ DEVICE void slot_next(struct asker *a)
 {
     if (++a->slot == DEPTH)
         a->slot = 0, a->parity ^= 1;
-    a->ahead++;
-    a->passes = !a->passes;
-}
-
-// Is the next slot the other warp's? Then it is passed over.
-DEVICE bool slot_passes(struct asker *a)
-{
-    const bool passes = a->passes;
-    if (passes)
-        slot_next(a);
-    return passes;
 }
 
 #if PLAIN
@@ -90,10 +77,8 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
         const void *second = w.form == PAIRS ? layer->maps[WEFT__TOKEN_MAP_up] : first;
 #pragma unroll 1
         for (int32_t slot = 0; slot < w.slots; slot++) {
-            if (slot_passes(a))
-                continue;
             const int32_t column = slot_column(w.form, slot);
-            const uint32_t barrier = slot_begin(a, FLIGHT);
+            const uint32_t barrier = slot_begin(a);
             boxes_of_slot(ring + a->slot * SLOT, first, second, column,
                           w.form == PAIRS ? column : column + 16, at.row, barrier, a->policy);
             slot_next(a);
@@ -104,12 +89,10 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
 #else
 
 // A slot of two pieces, `apart` from one another.
-DEVICE void slot_ask(struct asker *a, int32_t flight, const uint8_t *first, int32_t first_bytes,
+DEVICE void slot_ask(struct asker *a, const uint8_t *first, int32_t first_bytes,
                      const uint8_t *second, int32_t second_bytes, uint32_t apart)
 {
-    if (slot_passes(a))
-        return;
-    const uint32_t barrier = slot_begin(a, flight);
+    const uint32_t barrier = slot_begin(a);
     const uint32_t to = shared_address(shared_memory()) + a->slot * SLOT;
     barrier_expect(barrier, (uint32_t)(first_bytes + second_bytes));
     copy_bulk_as(to, first, (uint32_t)first_bytes, barrier, a->policy);
@@ -124,7 +107,7 @@ DEVICE void pair_ask(struct asker *a, const uint8_t *first, const uint8_t *secon
 #pragma unroll 1
     for (int32_t left = tiles; left > 0; left -= TEAM_WARPS) {
         const int32_t bytes = min(left, TEAM_WARPS) * TILE;
-        slot_ask(a, FLIGHT, first, bytes, second, bytes, TEAM_WARPS * TILE);
+        slot_ask(a, first, bytes, second, bytes, TEAM_WARPS * TILE);
         first += TEAM_WARPS * TILE, second += TEAM_WARPS * TILE;
     }
 }
@@ -134,7 +117,7 @@ DEVICE void eights_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 {
 #pragma unroll 1
     for (int32_t t = 0; t < 2 * EIGHT_SLOTS; t += TEAM_WARPS)
-        slot_ask(a, FLIGHT, rows + t * TILE, TEAM_WARPS * TILE, rows + (t + 8) * TILE,
+        slot_ask(a, rows + t * TILE, TEAM_WARPS * TILE, rows + (t + 8) * TILE,
                  min(max(tiles - t - 8, 0), TEAM_WARPS) * TILE, TEAM_WARPS * TILE);
 }
 
@@ -144,23 +127,16 @@ DEVICE void eights_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 DEVICE void second_ask(struct asker *a, const uint8_t *rows, int32_t count,
                        const struct second_work *w)
 {
-    enum {
-        BYTES = second_format::SECOND_TILE_BYTES,
-        // as many bytes on their way as of other slots
-        FITTING = FLIGHT * SLOT / (2 * BYTES),
-        SECOND_FLIGHT = FITTING < MOST_FLIGHT ? FITTING : MOST_FLIGHT
-    };
+    enum { BYTES = second_format::SECOND_TILE_BYTES };
     const int64_t row_bytes = (int64_t)w->tiles * BYTES; // of sixteen rows
 #pragma unroll 1
     for (int32_t i = 0; i < count; i++, rows += w->columns ? 2 * row_bytes : row_bytes)
 #pragma unroll 1
         for (int32_t t = 0; t < w->tiles; t += w->columns ? 1 : 2)
             if (w->columns)
-                slot_ask(a, SECOND_FLIGHT, rows + t * BYTES, BYTES, rows + row_bytes + t * BYTES,
-                         BYTES, BYTES);
+                slot_ask(a, rows + t * BYTES, BYTES, rows + row_bytes + t * BYTES, BYTES, BYTES);
             else
-                slot_ask(a, SECOND_FLIGHT, rows + t * BYTES, min(w->tiles - t, 2) * BYTES, NULL, 0,
-                         0);
+                slot_ask(a, rows + t * BYTES, min(w->tiles - t, 2) * BYTES, NULL, 0, 0);
 }
 
 // What the SM has of V or of down, where they have it.
@@ -181,8 +157,14 @@ DEVICE void second_part_ask(struct asker *a, const struct weft__token_layer *lay
 DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 {
 #pragma unroll 1
-    for (int32_t left = tiles; left > 0; left -= SLOT_TILES, rows += SLOT_TILES * TILE)
-        slot_ask(a, FLIGHT, rows, min(left, SLOT_TILES) * TILE, NULL, 0, 0);
+    for (int32_t left = tiles; left > 0; left -= SLOT_TILES) {
+        const uint32_t bytes = (uint32_t)min(left, SLOT_TILES) * TILE, barrier = slot_begin(a);
+        barrier_expect(barrier, bytes);
+        copy_bulk_as(shared_address(shared_memory()) + a->slot * SLOT, rows, bytes, barrier,
+                     a->policy);
+        rows += SLOT_TILES * TILE;
+        slot_next(a);
+    }
 }
 
 // The SM's part of a matrix.
@@ -205,10 +187,10 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
             const int32_t row = k < 0 ? unit : v < 0 ? k : v;
             rows_ask(a, (const uint8_t *)of + row * row_bytes, w.tiles);
         } else if (kind == UP && form_of(UP) == EIGHTS) {
-            eights_ask(a, first + up_unit(u) * row_bytes, w.tiles);
-            eights_ask(a, up + up_unit(u) * row_bytes, w.tiles);
+            eights_ask(a, first + u * row_bytes, w.tiles);
+            eights_ask(a, up + u * row_bytes, w.tiles);
         } else if (kind == UP) {
-            pair_ask(a, first + up_unit(u) * row_bytes, up + up_unit(u) * row_bytes, w.tiles);
+            pair_ask(a, first + u * row_bytes, up + u * row_bytes, w.tiles);
         } else {
             pair_ask(a, first + 2 * u * row_bytes, first + (2 * u + 1) * row_bytes, w.tiles);
         }
@@ -239,9 +221,7 @@ DEVICE void keys_ask(struct asker *a, const struct weft__token_layer *layer, int
     for (int32_t tile = 0; tile < at->left; tile++) {
         const int32_t key = at->seq.begin + (at->tile + tile) * KEYS, own = page;
         page = page_of(at, tile + 1);
-        if (slot_passes(a))
-            continue;
-        const uint32_t barrier = slot_begin(a, FLIGHT), to = shared_address(shared_keys(a->slot));
+        const uint32_t barrier = slot_begin(a), to = shared_address(shared_keys(a->slot));
         boxes_ask(layer->k_map, layer->v_map, to, at->kv_head, own, key % PAGE, barrier);
         slot_next(a);
     }
@@ -269,11 +249,11 @@ DEVICE void norms_ask(const struct weft__token_layer *layer)
 
 #endif
 
-// By one lane; second: of the second warp.
-DEVICE void ask_all(const struct weft__token_args *args, bool second)
+// By one lane.
+DEVICE void ask_all(const struct weft__token_args *args)
 {
     const struct shared *s = shared_rest();
-    struct asker a = {0, 1, 0, 0, 0, second, policy_once()};
+    struct asker a = {0, 1, 0, 0, 0, policy_once()};
 #if !PLAIN
     struct weft__token_layer layer = args->layers[0];
 #endif

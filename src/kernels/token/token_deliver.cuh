@@ -269,21 +269,20 @@ DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery 
 DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *d, uint32_t turn,
                           int32_t lane)
 {
-    const struct shared *s = shared_rest();
-    const int32_t count = s->share[UP][1];
+    const int32_t from = shared_rest()->share[UP][0], to = shared_rest()->share[UP][1];
     const float rms = row_norm(shared_row(UP), args->up_eps, lane);
     float first = 0;
 #pragma unroll 1
-    for (int32_t i = 0; i < count; i++) {
-        const int32_t u = up_unit(i);
+    for (int32_t u = from; u < to; u++) {
         const float value = rms * sums_take(d, UP, lane);
         const float up = __shfl_xor_sync(0xffffffffu, value, 16);
         const float out = gated<WEFT_TOKEN_GATE>(value, up); // of the lower lanes
-        if (u % 2 == 0 && i + 1 < count) {
+        const bool last = u + 1 == to;
+        if (u % 2 == 0 && !last) {
             first = out;
             continue;
         }
-        if (u % 2 && (i == 0 || i == s->up_paired)) {
+        if (u % 2 && u == from) {
             if (lane < 16)
                 turn_send(args->halves + u * 16 + lane, out, turn);
             continue;
@@ -298,19 +297,18 @@ DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *
 
 #endif
 
-DEVICE void deliver_all(const struct weft__token_args *args, int32_t own_lane)
+DEVICE void deliver_all(const struct weft__token_args *args, int32_t lane)
 {
     struct shared *s = shared_rest();
     const int32_t layers = args->num_layers;
     struct delivery d = {0, 0};
 #pragma unroll 1
     for (int32_t u = s->share[O][0]; u < s->share[O][1]; u++)
-        if (own_lane < UNIT_ROWS)
-            (&s->residual[0][0])[(u - s->share[O][0]) * UNIT_ROWS + own_lane] =
-                args->stream[u * UNIT_ROWS + own_lane];
+        if (lane < UNIT_ROWS)
+            (&s->residual[0][0])[(u - s->share[O][0]) * UNIT_ROWS + lane] =
+                args->stream[u * UNIT_ROWS + lane];
 #pragma unroll 1
     for (int32_t l = 0; l < layers; l++) {
-        const int32_t lane = computed_here(own_lane); // what follows from it is not kept
         const uint32_t turn = s->launch * layers + l + 1;
         const float *up_norm = args->layers[l].up_norm, *next_norm = args->layers[l].next_norm;
         if (l > 0) {
@@ -323,14 +321,13 @@ DEVICE void deliver_all(const struct weft__token_args *args, int32_t own_lane)
         stream_deliver(args, &d, O, false, up_norm, WEFT__TOKEN_ROW_up, turn, lane);
         part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
         gated_deliver(args, &d, turn, lane);
-        if (PLAIN) // whose multipliers take X of down as they take others
-            part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
+        part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
         stream_deliver(args, &d, DOWN, is_second(args, DOWN, l), next_norm,
                        l + 1 < layers ? WEFT__TOKEN_ROW_qkv : -1, turn + 1, lane);
     }
 }
 
-// By the second warp: half of the units of Q, K, V; X of down.
+// By the second warp: half of the units of Q, K, V.
 DEVICE void heads_deliver_all(const struct weft__token_args *args, int32_t lane)
 {
     const struct shared *s = shared_rest();
@@ -346,12 +343,7 @@ DEVICE void heads_deliver_all(const struct weft__token_args *args, int32_t lane)
 #pragma unroll 1
         for (int32_t kind = O; kind < KINDS; kind++) {
             const bool last = l + 1 == layers, second = is_second(args, kind, l);
-            if (PLAIN || kind != DOWN)
-                part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
-#if !PLAIN
-            if (kind == UP) // X of O has been read
-                down_row_take(args, s->launch * layers + l + 1, lane);
-#endif
+            part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
 #pragma unroll 1
             for (int32_t u = s->share[kind][0]; u < s->share[kind][1]; u++)
                 unit_skip(&d, kind, last, second);

@@ -86,11 +86,9 @@ struct __attribute__((aligned(64))) weft__token_args {
     (((plain) ? 65536 : 53248) / (slot_bytes) < 2 ? 2 : ((plain) ? 65536 : 53248) / (slot_bytes))
 
 // A slot's parity says which time it is: who waits for one has had the one of its team before, all of whose forerunners but those on
-// their way had come then; and of two warps that ask one may be as many slots behind the other.
-#define WEFT__TOKEN_TEAMS(slot_tiles) (2 * WEFT__TOKEN_MULTIPLIERS / (slot_tiles))
+// their way had come then.
 #define WEFT__TOKEN_LEAST_SLOTS(flight, slot_tiles)                                                \
-    ((flight) + (WEFT__TOKEN_TEAMS(slot_tiles) > (flight) + 1 ? WEFT__TOKEN_TEAMS(slot_tiles)      \
-                                                              : (flight) + 1))
+    (2 * WEFT__TOKEN_MULTIPLIERS / (slot_tiles) + (flight))
 
 // Shared memory: the ring | X of Q, K, V, gate, up | X of O and down, between them states of attention | the rest.
 #define WEFT__TOKEN_X_BYTES(cols)       ((cols) + (cols) / 4 + (cols) / 8)

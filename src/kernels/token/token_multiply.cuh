@@ -54,15 +54,15 @@ DEVICE struct held_scales held_scales_load(const uint8_t *tile, int32_t lane, ui
     const int32_t r = lane / 4, c = lane % 4;
     struct held_scales s;
 #if HOLDS_SUPER
-    // Units 2 c and 2 c + 1: six bits in a place, or two above four elsewhere.
-    const uint32_t pair = c % 2 ? 0x7632 : 0x5410, right = c < 2 ? 0 : 2;
-    const uint32_t upper = c < 2 ? 0x3f3f3f3fu : 0x30303030u, lower = c < 2 ? 0 : 0x0f0f0f0fu;
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
         const uint4 w = *(const uint4 *)(tile + 4 * PAIR_LOW + (r + 8 * i) * 16);
+        const uint32_t scale =
+            c < 2 ? w.y & 0x3f3f3f3fu : (w.w & 0x0f0f0f0fu) | (w.y >> 2 & 0x30303030u);
+        const uint32_t min =
+            c < 2 ? w.z & 0x3f3f3f3fu : (w.w >> 4 & 0x0f0f0f0fu) | (w.z >> 2 & 0x30303030u);
         s.d[i] = w.x;
-        s.fine[i] = (byte_permute(w.y, w.z, pair) >> right & upper) |
-                    (byte_permute(w.w, w.w >> 4, pair) & lower);
+        s.fine[i] = byte_permute(scale, min, c % 2 ? 0x7632 : 0x5410);
         *loaded ^= w.x;
     }
 #else
@@ -180,8 +180,7 @@ static_assert(!TILE_MIN || (ONE_OFFSET(0, 0) == 1 && ONE_OFFSET(1, 0) == 1 && SI
 DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struct tile_x *x,
                      int32_t lane, float acc[2])
 {
-    // two chains side by side; what follows from the low nibbles is added to the high ones' at the end
-    int32_t low[4] = {x->start[0], x->start[1], x->start[0], x->start[1]}, high[4] = {};
+    int32_t low[4] = {x->start[0], x->start[1], x->start[0], x->start[1]}, high[4];
     const uint32_t l = (uint32_t)computed_here(lane);
     uint2 b[4];
     (void)half;
@@ -193,16 +192,22 @@ DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struc
         const uint4 w = t->codes[i][p];
         const uint32_t a[4] = {~(w.x & 0x0f0f0f0fu), ~(w.y & 0x0f0f0f0fu), ~(w.z & 0x0f0f0f0fu),
                                ~(w.w & 0x0f0f0f0fu)};
-        const uint32_t whole[4] = {w.x, w.y, w.z, w.w};
         mma_s8_k32(low, a, b[p].x, b[p].y);
-        mma_u8_k32(high, whole, b[p].x, b[p].y);
+    }
+#pragma unroll
+    for (int32_t k = 0; k < 4; k++)
+        high[k] = low[k];
+#pragma unroll
+    for (int32_t p = 0; p < 4; p++) {
+        const uint32_t a[4] = {t->codes[i][p].x, t->codes[i][p].y, t->codes[i][p].z,
+                               t->codes[i][p].w};
+        mma_u8_k32(high, a, b[p].x, b[p].y);
     }
 #pragma unroll
     for (int32_t h = 0; h < 2; h++)
 #pragma unroll
         for (int32_t j = 0; j < 2; j++) {
-            const int32_t sum = h ? high[2 * j + 1] + low[2 * j + 1] : low[2 * j];
-            const float dot = __int_as_float(sum) - MAGIC;
+            const float dot = __int_as_float(h ? high[2 * j + 1] : low[2 * j]) - MAGIC;
 #if HOLDS_SUPER
             const float2 d = f16x2_float2(t->scales[i].d[j]);
             const uint32_t fine = t->scales[i].fine[j];
@@ -232,10 +237,6 @@ DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struc
     one_multiply(x, tile_at(t->at, i, half), 4, lane, acc);
 }
 
-#endif
-
-#if WEFT_SECOND
-#include "src/kernels/token/token_second_tile.cuh"
 #endif
 
 #if !PLAIN
@@ -423,19 +424,22 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
 
 #else
 
-// The row of X of a matrix, from the words of all SMs; that of down is taken by another warp.
+// The row of X of a matrix, from the words of all SMs.
 DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t turn, int32_t warp,
                    int32_t lane)
 {
-    const int32_t row = kind == QKV ? WEFT__TOKEN_ROW_qkv
-                        : kind == O ? WEFT__TOKEN_ROW_attended
-                                    : WEFT__TOKEN_ROW_up;
+    const int32_t row = kind == QKV  ? WEFT__TOKEN_ROW_qkv
+                        : kind == O  ? WEFT__TOKEN_ROW_attended
+                        : kind == UP ? WEFT__TOKEN_ROW_up
+                                     : WEFT__TOKEN_ROW_down;
     if (warp == 0 && lane == 0)
         arrivals_wait(args, row, turn, (uint32_t)work_of(kind).cols / 32);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
     uint8_t *to = shared_row(kind);
     const uint8_t *words = (const uint8_t *)args->rows[row];
-    if (kind == O)
+    if (kind == DOWN)
+        row_take<WIDE, false>(words, turn, to);
+    else if (kind == O)
         row_take<ATTENDED, false>(words, turn, to);
     else
         row_take<EMBED, true>(words, turn, to);
@@ -444,8 +448,8 @@ DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t t
 
 // The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is; `ahead`: it has been
 // taken. `fixed`: slots of a unit divide the teams, so that a warp has the same columns of all units, and X of them is loaded once.
-DEVICE void units_multiply(int32_t kind, int32_t layer, enum form form, int32_t units, bool fixed,
-                           int32_t next, struct turn_of_slot turn, bool ahead, struct tiles *tiles,
+DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fixed, int32_t next,
+                           struct turn_of_slot turn, bool ahead, struct tiles *tiles,
                            struct turn_of_sums *sums, int32_t warp, int32_t lane)
 {
     const struct work w = work_of(kind);
@@ -464,16 +468,12 @@ DEVICE void units_multiply(int32_t kind, int32_t layer, enum form form, int32_t 
                 tiles_take(tiles, turn, half, lane);
             ahead = false;
             turn_next(&turn);
-            if (kind == DOWN)
-                down_row_wait(min(column_of(form, at) + half, w.tiles - 1), layer);
             tiles_add(tiles, form, !fixed, half, &x, row, w.cols, column_of(form, at) + half, lane,
                       sum);
             tiles_end(tiles, lane, sum);
         }
         sums_leave(sums, sum, warp, lane);
     }
-    if (kind == DOWN)
-        down_row_wait(w.tiles - 1, layer);
 }
 
 // Do slots of a unit of columns of the stream divide the teams?
@@ -497,10 +497,8 @@ DEVICE int32_t next_of_team(uint32_t seq, int32_t warp)
 
 #if WEFT_SECOND
 
-// Units of the second format of a matrix whose others have been multiplied: a tile of a slot each warp. `ahead`: the first has been
-// taken.
-DEVICE void second_multiply(int32_t kind, int32_t layer, bool last, bool ahead,
-                            struct second_tile *tile, int32_t warp, int32_t lane)
+// Units of the second format of a matrix whose others have been multiplied: a tile of a slot each warp.
+DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
 {
     const struct second_work w = second_work_of(kind, last);
     const int32_t half = warp % TEAM_WARPS, units = second_units(kind, true);
@@ -517,15 +515,16 @@ DEVICE void second_multiply(int32_t kind, int32_t layer, bool last, bool ahead,
             const bool below = at >= w.block_slots; // of the second block
             const int32_t slot = below ? at - w.block_slots : at;
             const int32_t column = w.columns ? slot : 2 * slot + half;
+            const uint8_t *tile =
+                shared_memory() + turn.at * SLOT + half * second_format::SECOND_TILE_BYTES;
             float acc[2] = {below ? sum[1][0] : sum[0][0], below ? sum[1][1] : sum[0][1]};
-            if (!ahead)
-                second_take(tile, turn, half, lane);
-            ahead = false;
-            if (kind == DOWN)
-                down_row_wait(min(column, w.tiles - 1), layer);
-            if (column < w.tiles)
-                second_add(tile, row, w.cols, column, half, lane, acc);
-            second_end(tile, acc, lane);
+            slot_wait_turn(turn);
+            if (column < w.tiles) {
+                const second_format::one_x x =
+                    second_format::one_x_of(row, row + w.cols, column, lane);
+                second_format::one_multiply(&x, tile, 4, lane, acc);
+            }
+            slot_give_back(turn.at, float_bits(acc[0]) ^ float_bits(acc[1]), lane);
             turn_next(&turn);
 #pragma unroll
             for (int32_t i = 0; i < 2; i++) {
@@ -535,8 +534,6 @@ DEVICE void second_multiply(int32_t kind, int32_t layer, bool last, bool ahead,
         }
         sums_leave(&sums, sum, warp, lane);
     }
-    if (kind == DOWN)
-        down_row_wait(w.tiles - 1, layer);
     walked_set(warp, make_uint2(walked_of(warp).x + units * w.slots, sums.next));
 }
 
@@ -557,8 +554,7 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     if (HOLDS && next_of_team(first, warp) <
                      first_units(args, step & 3, step >> 2) * work_of(step & 3).slots)
         tiles_take(&tiles, turn_of(first + next_of_team(first, warp)), warp % TEAM_WARPS, lane);
-    if ((step & 3) != DOWN)
-        x_take(args, step & 3, turn, warp, lane);
+    x_take(args, step & 3, turn, warp, lane);
     const int32_t here = computed_here(step); // what follows from it is not kept while X is taken
     const int32_t kind = here & 3, layer = here >> 2, units = first_units(args, kind, layer);
     const uint2 walked = walked_of(warp);
@@ -567,39 +563,19 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     const bool ahead = HOLDS && next < units * work_of(kind).slots;
     struct turn_of_sums sums = {walked.y};
     if (HOLDS && kind == QKV) // texts of their own
-        units_multiply(QKV, layer, ROWS_ALONE, units, QKV_FIXED, next, slot, ahead, &tiles, &sums,
-                       warp, lane);
+        units_multiply(QKV, ROWS_ALONE, units, QKV_FIXED, next, slot, ahead, &tiles, &sums, warp,
+                       lane);
     else if (UP_EIGHTS && kind == UP)
-        units_multiply(UP, layer, EIGHTS, units, HOLDS, next, slot, ahead, &tiles, &sums, warp,
-                       lane);
+        units_multiply(UP, EIGHTS, units, HOLDS, next, slot, ahead, &tiles, &sums, warp, lane);
     else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
-        units_multiply(kind, layer, PAIRS, units, true, next, slot, ahead, &tiles, &sums, warp,
-                       lane);
+        units_multiply(kind, PAIRS, units, true, next, slot, ahead, &tiles, &sums, warp, lane);
     else
-        units_multiply(kind, layer, HOLDS ? PAIRS : form_of(kind), units, false, next, slot, ahead,
-                       &tiles, &sums, warp, lane);
+        units_multiply(kind, HOLDS ? PAIRS : form_of(kind), units, false, next, slot, ahead, &tiles,
+                       &sums, warp, lane);
     const int32_t now = computed_here(step); // these are not kept either
     walked_set(warp, make_uint2(walked_of(warp).x +
                                     first_units(args, now & 3, now >> 2) * work_of(now & 3).slots,
                                 sums.next));
-}
-
-#endif
-
-#if WEFT_SECOND
-
-// Down in the second format, all of it: the row of X comes while the first tiles do.
-DEVICE void second_down(const struct weft__token_args *args, int32_t layer, int32_t warp,
-                        int32_t lane)
-{
-    struct second_tile tile = {};
-    const bool last = layer == args->num_layers - 1;
-    const struct second_work w = second_work_of(DOWN, last);
-    const uint32_t first = walked_of(warp).x;
-    const bool ahead = next_of_team(first, warp) < second_units(DOWN, true) * w.slots;
-    if (ahead)
-        second_take(&tile, turn_of(first + next_of_team(first, warp)), warp % TEAM_WARPS, lane);
-    second_multiply(DOWN, layer, last, ahead, &tile, computed_here(warp), computed_here(lane));
 }
 
 #endif
@@ -622,17 +598,10 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
             const uint2 walked = walked_of(warp);
             walked_set(warp, make_uint2(walked.x + s->place.left, walked.y));
         }
-#if WEFT_SECOND
-        if (kind == DOWN && is_second(args, DOWN, l)) {
-            second_down(args, l, warp, lane);
-            continue;
-        }
-#endif
         matrix_multiply(args, step, turn, warp, lane);
 #if WEFT_SECOND
-        struct second_tile tile = {};
-        if ((computed_here(step) & 3) == QKV && is_second(args, QKV, step >> 2))
-            second_multiply(QKV, 0, false, false, &tile, computed_here(own_warp),
+        if (is_second(args, computed_here(step) & 3, step >> 2))
+            second_multiply(step & 3, step >> 2 == args->num_layers - 1, computed_here(own_warp),
                             computed_here(own_lane));
 #endif
     }

@@ -39,16 +39,10 @@ enum {
     READERS = 2, // of a slot count as so many
     DEPTH = WEFT_SLOTS,
     FLIGHT = WEFT__TOKEN_FLIGHT(SLOT, PLAIN),
-    // of slots on their way: teams in front of a slot, and a warp that asks before the other, know its time by a parity
-    MOST_FLIGHT = DEPTH - TEAMS < (DEPTH - 1) / 2 ? DEPTH - TEAMS : (DEPTH - 1) / 2,
     Q_K_UNITS = (ATTENDED + WEFT_KV_HEADS * WEFT_HEAD_DIM) / 16,
     V_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16,
     PLACES = 3, // of sums that are not delivered yet
     UNIT_WORDS = WEFT__TOKEN_UNIT_BYTES / 16,
-
-    PART_TILES = MULTIPLIERS,    // of a row of X of down: those that all warps need at a time
-    PART_UNITS = PART_TILES * 8, // of 32 columns
-    ROW_PARTS = (WIDE / 256 + PART_TILES - 1) / PART_TILES,
 
     LONGEST_X = ATTENDED > WIDE ? ATTENDED : WIDE,
     LONG_X = PLAIN && EMBED > LONGEST_X ? EMBED : LONGEST_X,
@@ -77,10 +71,7 @@ struct shared {
         walked[MULTIPLIERS]; // of a warp that multiplies: slots, and units, before its next matrix
     uint32_t again;          // the turn of sums that were not finite
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
-    int32_t up_paired,
-        up_last; // units of gate and up: those of whole rounds, the first of the others
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
-    uint64_t row_part[ROW_PARTS]; // of X of down: is there
 };
 
 enum { SHARED_AT = RING_BYTES + X_BYTES + LONG_X_BYTES };
@@ -154,27 +145,6 @@ DEVICE int32_t units_of(int32_t kind)
 DEVICE int32_t share_begin(int32_t count, int32_t block)
 {
     return (int32_t)((int64_t)count * block / gridDim.x);
-}
-
-// Gate and up: SMs take pairs of units (32 results, which have a scale together) in turn, so that X of down is there from its first columns
-// on, and what is left over in shares of single units. Numbers of the SM's units are its own then, from 0 on.
-DEVICE void up_share_begin()
-{
-    struct shared *s = shared_rest();
-    const int32_t blocks = (int32_t)gridDim.x, block = (int32_t)blockIdx.x;
-    const int32_t rounds = WIDE / 32 / blocks, left = WIDE / 16 - 2 * rounds * blocks;
-    const int32_t first = share_begin(left, block);
-    s->up_paired = 2 * rounds;
-    s->up_last = 2 * rounds * blocks + first;
-    s->share[UP][0] = 0;
-    s->share[UP][1] = 2 * rounds + share_begin(left, block + 1) - first;
-}
-
-DEVICE int32_t up_unit(int32_t i)
-{
-    const struct shared *s = shared_rest();
-    return i < s->up_paired ? 2 * (i / 2 * (int32_t)gridDim.x + (int32_t)blockIdx.x) + i % 2
-                            : s->up_last + i - s->up_paired;
 }
 
 // Which of `items` the SM has, or -1: those that have one lie apart.
@@ -362,47 +332,6 @@ DEVICE void row_take(const uint8_t *words, uint32_t turn, uint8_t *to)
         } while (!there);
         unit_place<SQUARES>(to, COLS, unit, word);
     }
-}
-
-// X of down by the second warp that delivers, while gate and up are multiplied: part by part, as it comes. The counter says when to look.
-DEVICE void down_row_take(const struct weft__token_args *args, uint32_t turn, int32_t lane)
-{
-    enum { UNITS = WIDE / 32, EACH = 2, STEP = EACH * WARP };
-    const uint8_t *words = (const uint8_t *)args->rows[WEFT__TOKEN_ROW_down];
-    const uint32_t *counter = counter_of(args, WEFT__TOKEN_ROW_down);
-    uint8_t *to = shared_row(DOWN);
-#pragma unroll 1
-    for (int32_t first = 0; first < UNITS; first += STEP) {
-        const int32_t due = min(first + STEP, UNITS) - UNITS / 16;
-        while (!has_counted(counter, uses_of(WEFT__TOKEN_ROW_down, turn - 1) * UNITS +
-                                         (uint32_t)max(due, 0)))
-            ;
-        uint32_t word[EACH][UNIT_WORDS][4];
-        bool there;
-        do {
-            there = true;
-#pragma unroll
-            for (int32_t i = 0; i < EACH; i++)
-#pragma unroll
-                for (int32_t k = 0; k < UNIT_WORDS; k++)
-                    there &= word_look(
-                        words + (k * UNITS + min(first + i * WARP + lane, UNITS - 1)) * 16, turn,
-                        word[i][k]);
-        } while (!there);
-#pragma unroll
-        for (int32_t i = 0; i < EACH; i++)
-            if (first + i * WARP + lane < UNITS)
-                unit_place<false>(to, WIDE, first + i * WARP + lane, word[i]);
-        __syncwarp();
-        if (lane == 0 && ((first + STEP) % PART_UNITS == 0 || first + STEP >= UNITS))
-            barrier_arrive(shared_address(shared_rest()->row_part + first / PART_UNITS));
-    }
-}
-
-// Waits for the part of X of down that column `tile` is of.
-DEVICE void down_row_wait(int32_t tile, int32_t layer)
-{
-    barrier_wait(shared_address(shared_rest()->row_part + tile / PART_TILES), (uint32_t)layer & 1);
 }
 
 #endif

@@ -35,14 +35,13 @@ template <class T> DEVICE T *mma_d(void *const lanes[32], int r, int n)
     return (T *)mma_at(lanes, r, n / 2)->d + (r / 8 * 2 + n % 2);
 }
 
-template <class A, int K> static void mma_bytes_all(void *const lanes[32])
+template <class A, int K, class B = int8_t> static void mma_bytes_all(void *const lanes[32])
 {
     for (int r = 0; r < 16; r++)
         for (int n = 0; n < 8; n++) {
             int32_t sum = *mma_d<int32_t>(lanes, r, n);
             for (int k = 0; k < K; k++)
-                sum +=
-                    (int32_t)(A)mma_a<uint8_t>(lanes, r, k) * (int8_t)mma_b<uint8_t>(lanes, k, n);
+                sum += (int32_t)(A)mma_a<uint8_t>(lanes, r, k) * (B)mma_b<uint8_t>(lanes, k, n);
             *mma_d<int32_t>(lanes, r, n) = sum;
         }
 }
@@ -87,6 +86,18 @@ DEVICE void mma_meet(void *d, const uint32_t *a, int words, uint32_t b0, uint32_
 MMA_BYTES_(u8, uint8_t)
 MMA_BYTES_(s8, int8_t)
 #undef MMA_BYTES_
+
+#define MMA_FROM_(NAME, B)                                                                         \
+    DEVICE void mma_##NAME##_k32_from(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1, \
+                                      const int32_t start[4])                                      \
+    {                                                                                              \
+        for (int i = 0; i < 4; i++)                                                                \
+            d[i] = start[i];                                                                       \
+        mma_meet(d, a, 4, b0, b1, mma_bytes_all<int8_t, 32, B>);                                   \
+    }
+MMA_FROM_(s8, int8_t)
+MMA_FROM_(s8_u8, uint8_t)
+#undef MMA_FROM_
 
 DEVICE void mma_tf32(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 {

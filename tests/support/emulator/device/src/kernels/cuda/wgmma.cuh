@@ -32,11 +32,6 @@ DEVICE uint64_t wgmma_further(uint64_t matrix, uint32_t bytes)
     return matrix & 0xffffffff00000000u | ((uint32_t)matrix + bytes / 16);
 }
 
-DEVICE uint64_t wgmma_uniform(uint64_t matrix)
-{
-    return matrix & 0xffffffff00000000u | warp_most((uint32_t)matrix);
-}
-
 DEVICE uint64_t wgmma_matrix_across(uint32_t shared_address, uint32_t columns_bytes)
 {
     return (uint64_t)1 << 62 | (uint64_t)64 << 32 | (uint64_t)(columns_bytes >> 4) << 16 |
