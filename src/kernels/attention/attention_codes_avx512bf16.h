@@ -76,6 +76,13 @@ static inline void load_pairs(const struct rows *s, const int lanes)
             VF32_UNROLL
             for (int n = 0; n < 4; n++)
                 row[n] = pairs_of_query(s, r + n, 2 * i);
+            if (lanes == 4) {
+                turn_parts(row, two);
+                VF32_UNROLL
+                for (int n = 0; n < 4; n++)
+                    _mm512_storeu_si512(s->q + ((int64_t)r / 4 * s->pairs + i + 4 * n) * 4, two[n]);
+                continue;
+            }
             VF32_UNROLL
             for (int n = 0; n < 2; n++) {
                 two[n] = _mm512_unpacklo_epi32(row[2 * n], row[2 * n + 1]);
