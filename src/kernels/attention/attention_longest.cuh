@@ -40,8 +40,7 @@ DEVICE void scan_keep(const struct weft__attention_device_args *args, const stru
     const int32_t set = set_of(args, scan, lane), total = scan_total(scan);
     __syncwarp();
     kept->own[lane] = scan->own, kept->sum[lane] = scan->sum, kept->set[lane] = set;
-    kept->first[lane] =
-        max(lengths.kv_len - lengths.q_len, 0) / max(ROWS / args->group_size, 1);
+    kept->first[lane] = max(lengths.kv_len - lengths.q_len, 0) / max(ROWS / args->group_size, 1);
     if (lane == 0)
         kept->number = number, kept->before = before, kept->total = total;
     __syncwarp();

@@ -136,9 +136,9 @@ DEVICE uint64_t matrix_uniform(uint64_t matrix)
 // The products of queries and the next keys, on their way.
 DEVICE void scores_ask(const struct worker *own, float score[WEFT_M][KEYS / 8][4])
 {
-    const uint64_t q = matrix_uniform(
-                       wgmma_matrix(shared_base() + queries_place(own->round) * QUERY_BYTES +
-                                    own->group * 64 * HEAD * 2)),
+    const uint64_t q = matrix_uniform(wgmma_matrix(shared_base() +
+                                                   queries_place(own->round) * QUERY_BYTES +
+                                                   own->group * 64 * HEAD * 2)),
                    k = matrix_uniform(wgmma_matrix(tile_at(own->keys.index)));
     wgmma_begin();
 #pragma unroll
@@ -157,8 +157,7 @@ DEVICE void values_ask(const struct worker *own, const uint32_t weight[KEYS / 16
     wgmma_begin();
 #pragma unroll
     for (int32_t i = 0; i < KEYS / 16; i++)
-        WGMMA_VALUES(&state->acc[0][0][0], weight[i][0],
-                     wgmma_further(v, i * 16 * 128));
+        WGMMA_VALUES(&state->acc[0][0][0], weight[i][0], wgmma_further(v, i * 16 * 128));
     wgmma_group_end();
 }
 
@@ -306,14 +305,15 @@ DEVICE void items_work_ahead(const struct weft__attention_device_args *args, str
             slice_finish(args, item, &state);
             return;
         }
-        const bool again = __any_sync(0xffffffffu, row_nothing(&row[0], state.acc[0], 0) +
-                                                           row_nothing(&row[1], state.acc[0], 1) !=
-                                                       0.0f);
+        const bool again = __any_sync(
+            0xffffffffu,
+            row_nothing(&row[0], state.acc[0], 0) + row_nothing(&row[1], state.acc[0], 1) != 0.0f);
         if (again)
             rows_again(args, item);
         own->round++;
         item = item_wait(own);
-        if (item->rows.count == 0) { // text of its own: whether products are on their way is known when it is compiled
+        if (item->rows.count ==
+            0) { // text of its own: whether products are on their way is known when it is compiled
             rows_store(args, &state, row, again, own->lane);
             return;
         }
