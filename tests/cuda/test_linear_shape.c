@@ -254,9 +254,9 @@ static void a_row_of_numbers_has_shapes_of_its_own(void **state)
         bool rounds_x;
     } cases[] = {{4096, 4096, 16, 2, 132, true},
                  {14336, 4096, 16, 2, 264, true},
-                 {28672, 4096, 8, 4, 264, true},
+                 {28672, 4096, 16, 5, 132, true},
                  {128256, 4096, 8, 4, 264, true},
-                 {4096, 14336, 8, 4, 256, false}};
+                 {4096, 14336, 16, 4, 132, false}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weft__linear_shape s;

@@ -191,17 +191,27 @@ static void prefill_keeps_weights_in_registers(void **state)
     assert_true(count(first, last, " SHFL.", NULL) >= 4); // rows' maxima, among four lanes
 }
 
+// The last line before `to` that holds `what`.
+static const char *last_before(const char *to, const char *what)
+{
+    const char *found = NULL;
+    for (const char *at = listing; (at = strstr(at, what)) != NULL && at < to; at++)
+        found = at;
+    return found;
+}
+
 // Of a tile, eight products of queries and keys and eight of weights and values, and the weights between the two waits
-// for them; before the first tile and behind the last, eight of either.
+// for them; eight of either before the first tile and behind the last, and eight of the next item's queries and keys, beside which results
+// are stored. One product follows the other: where operands lie is known in uniform registers.
 static void warpgroups_make_weights_beside_products(void **state)
 {
-    enum { EACH = 8, WEIGHTS = 64 };
+    enum { EACH = 8, WEIGHTS = 64, STORES = 8 };
     const char *product, *wait;
     (void)state;
     open_code("attention_bf16_sm90a", "weft_attention_prefill_wgmma");
-    assert_int_equal(in_all(" HGMMA."), 4 * EACH);
+    assert_int_equal(in_all(" HGMMA."), 5 * EACH);
     assert_int_equal(in_all(" WARPGROUP.DEPBAR"),
-                     4); // one each that is waited for: none is serialized
+                     5); // one each that is waited for: none is serialized
     product = strstr(listing, ".tnspB");
     assert_non_null(product);
     product = strstr(product, " WARPGROUP.DEPBAR"); // of the scores
@@ -210,6 +220,10 @@ static void warpgroups_make_weights_beside_products(void **state)
     assert_non_null(wait);
     assert_true(count(product, wait, " MUFU.EX2", NULL) >= WEIGHTS);
     assert_int_equal(count(product, wait, " HGMMA.", NULL), 0);
+    assert_int_equal(count(strstr(listing, ".tnspB"), product, " R2UR", NULL), 0);
+    wait = last_before(listing + strlen(listing), " WARPGROUP.DEPBAR"); // of the next item's scores
+    product = last_before(wait, " HGMMA.");
+    assert_true(count(product, wait, " STG.E.128", NULL) >= STORES);
     assert_int_equal(in_all(" LDGSTS."),
                      count(listing, listing + strlen(listing), " LDGSTS.", ".128"));
 }

@@ -357,12 +357,17 @@ static inline bool weft__linear_choose_four_bits(const struct weft__linear_matte
     const bool many = m->groups >= 8 * sms || m->cols > 8192, rounds_x = m->cols <= 4096;
     if (!many && !rounds_x)
         return false;
+    // Of q4_0 alone was measured that one block of two teams, whose rings are as long as fits beside X, is faster than two of one; not of
+    // more rows of W.
+    const bool large = many && m->block_bytes == 18 && (m->groups < 16 * sms || !rounds_x);
     *shape = (struct weft__linear_shape){.columns = 1,
-                                         .warps = many ? 8 : 16,
+                                         .warps = many && !large ? 8 : 16,
                                          .team = 8,
-                                         .stages = many ? 4 : 2,
+                                         .stages = large && rounds_x ? 5
+                                                   : many            ? 4
+                                                                     : 2,
                                          .split = 1,
-                                         .blocks = 2,
+                                         .blocks = large ? 1 : 2,
                                          .rounds_x = rounds_x,
                                          .launches = m->groups <= 2 * sms && !many ? 2 : 1};
     shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
