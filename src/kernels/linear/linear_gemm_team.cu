@@ -321,8 +321,7 @@ DEVICE void unit_end(const struct weft__linear_slice_args *args, int32_t unit,
     const struct place at = place_of_thread();
     const struct weft__linear_slice_part *part = &args->part[part_of(args, unit)];
     const int32_t row = (unit - part->first_unit) * UNIT_ROWS + at.lane;
-    const float *sums =
-        (const float *)(shared_ring(args, at.team * WEFT_TEAM) + NEXT_SLOTS * SLOT);
+    const float *sums = (const float *)(shared_ring(args, at.team * WEFT_TEAM) + NEXT_SLOTS * SLOT);
     sums_store((float *)(shared_ring(args, at.warp) + NEXT_SLOTS * SLOT), at.lane, sum);
     team_barrier(at.team);
 #pragma unroll 1

@@ -78,8 +78,7 @@ DEVICE void pair_add(const uint8_t *ring, int32_t p, const struct own_x *x, uint
                     mma_s8_u8_k32_from(d, a, b[k][h][i][0], b[k][h][i][1], x->start);
 #pragma unroll
                 for (int32_t e = 0; e < 4; e++) {
-                    const float dot =
-                        fmaf(__int_as_float(d[e]), of_row[e / 2], less[e / 2]);
+                    const float dot = fmaf(__int_as_float(d[e]), of_row[e / 2], less[e / 2]);
                     sum[k][i][e] = fmaf(dot, scales[k][h][i][e % 2], sum[k][i][e]);
                 }
             }
@@ -91,8 +90,7 @@ DEVICE void pair_add(const uint8_t *ring, int32_t p, const struct own_x *x, uint
 
 // What the minima of a tile's row block add. In B of m16n8k8 are the minima of 8 rows' units, exactly, in A sums of X, two numbers of
 // tf32 each: what has its 11 bits, and the rest. The rows' own number follows.
-DEVICE void minima_add(const uint8_t *scales, const float *sums, int32_t lane,
-                       float sum[2][4])
+DEVICE void minima_add(const uint8_t *scales, const float *sums, int32_t lane, float sum[2][4])
 {
     const int32_t r = lane / 4, c = lane % 4;
     struct tile_scales of;
@@ -126,8 +124,7 @@ DEVICE void minima_add(const uint8_t *scales, const float *sums, int32_t lane,
 }
 
 // A tile's scales become numbers, a row a lane, once its minima are added.
-DEVICE void tile_begin(uint8_t *ring, const float *sums, int32_t lane,
-                       float sum[2][2][4])
+DEVICE void tile_begin(uint8_t *ring, const float *sums, int32_t lane, float sum[2][2][4])
 {
     const uint8_t *scales = ring + TILE_SCALES;
     const int32_t row = lane % 16, k = lane / 16;

@@ -70,7 +70,8 @@ DEVICE void scales_load(const struct weft__linear_slice_args *args, const struct
         for (int32_t k = 0; k < AT_ONCE; k++) {
             const int32_t i = first + k * THREADS, n = i / pairs;
             if (i < count)
-                *(float2 *)(scales + i % pairs * X_SCALES + n % 8 * 4 + n / 8 * 2) = make_float2(x_scale(own[k].x, 0), x_scale(own[k].z, 1));
+                *(float2 *)(scales + i % pairs * X_SCALES + n % 8 * 4 + n / 8 * 2) =
+                    make_float2(x_scale(own[k].x, 0), x_scale(own[k].z, 1));
 #if TILE_MIN
             if (i < count) {
                 sum_store(shared_sums(args), n, i % pairs * 2, own[k].x, own[k].y);

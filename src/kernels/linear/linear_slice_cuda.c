@@ -145,10 +145,9 @@ static bool choose_team(const weft_linear_desc *desc, const struct weft__linear_
     int64_t least = INT64_MAX;
     for (int32_t s = 1; s <= WEFT__LINEAR_SLICE_MOST && s * TEAM <= all; s++) {
         const int32_t tiles = (int32_t)weft__ceil_div(all, s), warps = s > 1 ? 12 : 16;
-        const int64_t bytes =
-            WEFT__LINEAR_TEAM_X(format, (int64_t)tiles) +
-            (int64_t)warps * (MOST_STAGES * WEFT__LINEAR_TEAM_SLOT(format) +
-                              WEFT__LINEAR_TEAM_BESIDE(format));
+        const int64_t bytes = WEFT__LINEAR_TEAM_X(format, (int64_t)tiles) +
+                              (int64_t)warps * (MOST_STAGES * WEFT__LINEAR_TEAM_SLOT(format) +
+                                                WEFT__LINEAR_TEAM_BESIDE(format));
         struct weft__linear_slice_shape shape = {.rows = WEFT__LINEAR_TEAM_ROWS,
                                                  .stages = MOST_STAGES,
                                                  .slices = (int32_t)weft__ceil_div(all, tiles),
