@@ -16,7 +16,7 @@ static const char help[] =
     "take. Nothing is run: weights of a shape are not even made.\n"
     "\n"
     "  --shape NAME        a known shape instead of a file (weft bench model --help lists them)\n"
-    "  --format F          format of a shape's matrices; default q4_0\n"
+    "  --format F          format of a shape's matrices, or a mix (q4_k_m); default q4_0\n"
     "  --context L         tokens before the one that is generated; default 4096\n"
     "  --batch B           sequences that generate together; default 1\n"
     "  --prompt S          tokens of a prompt, for attention's memory; default 2048\n"
@@ -55,7 +55,7 @@ enum { MAX_TOKENS = 1 << 24, MAX_PAGE_SIZES = 16 };
 typedef struct request {
     const cli_command *self;
     const char *path, *shape;
-    weft_dtype format;
+    const char *format;
     analyse_question question;
     int32_t tile[2];
     int32_t page_sizes[MAX_PAGE_SIZES], page_size_count;
@@ -120,7 +120,7 @@ static bool take_option(void *opaque, int option)
     analyse_question *q = &wish->question;
     switch (option) {
     case OPT_SHAPE: wish->shape = optarg; return true;
-    case OPT_FORMAT: return cli_dtype(self, "--format", optarg, &wish->format);
+    case OPT_FORMAT: return cli_formats(self, "--format", optarg, &wish->format);
     case OPT_CONTEXT: return cli_int32(self, "--context", optarg, 1, MAX_TOKENS, &q->context);
     case OPT_BATCH: return cli_int32(self, "--batch", optarg, 1, 1 << 20, &q->batch);
     case OPT_PROMPT: return cli_int32(self, "--prompt", optarg, 1, MAX_TOKENS, &q->prompt);
@@ -309,7 +309,7 @@ static int print_pages(const request *wish)
 static int analyse_main(const cli_command *self, int argc, char **argv)
 {
     request wish = {.self = self,
-                    .format = WEFT_Q4_0,
+                    .format = "q4_0",
                     .question = {.context = 4096,
                                  .batch = 1,
                                  .prompt = 2048,

@@ -124,6 +124,14 @@ bool cli_token_limit(const cli_command *self, const char *text, int32_t *value);
 bool cli_float(const cli_command *self, const char *option, const char *text, float low, float high,
                float *value);
 bool cli_dtype(const cli_command *self, const char *option, const char *text, weft_dtype *value);
+// A format or a mix of a model that is made up (engine_model_synthesise()).
+bool cli_formats(const cli_command *self, const char *option, const char *text, const char **value);
+
+// How a GPU was given the layers of the tokens that the worker has decoded: "one launch" or "launches".
+const char *cli_layers_of(const engine_worker *worker);
+
+// The same after a few tokens of any text; NULL if they fail.
+const char *cli_try_layers(engine_worker *worker, engine_error *err);
 
 // A list of ids such as "1,2,3"; the caller frees *ids.
 bool cli_ids(const cli_command *self, const char *option, const char *text, int32_t **ids,

@@ -17,10 +17,12 @@ static const char help[] =
     "                      the thresholds that plans of the CPU choose by (weft tune). With a\n"
     "                      model: what a GPU compiled to run it, with registers, shared memory "
     "and\n"
-    "                      spills (WEFT_CUDA_DUMP=FOLDER writes their machine code there)\n"
+    "                      spills (WEFT_CUDA_DUMP=FOLDER writes their machine code there), and "
+    "whether\n"
+    "                      the layers of a token are one launch or launches\n"
     "  --device D          cpu (default), cuda or cuda:N\n"
     "  --shape NAME        a known shape instead of a file (weft bench model --help lists them)\n"
-    "  --format F          format of a shape's matrices; default q4_0\n"
+    "  --format F          format of a shape's matrices, or a mix (q4_k_m); default q4_0\n"
     "  --json              one JSON object (per kernel, with --kernels)\n";
 
 enum { OPT_KERNELS = 1, OPT_JSON, OPT_SHAPE, OPT_FORMAT };
@@ -80,6 +82,17 @@ static void show_progress(void *user, int32_t done, int32_t count)
     (void)user;
 }
 
+// How a GPU decodes a token of the model.
+static int print_layers(const cli_command *self, engine_worker *worker, bool json,
+                        engine_error *err)
+{
+    const char *layers = cli_try_layers(worker, err);
+    if (!layers)
+        return cli_failed(self, "%s", err->text);
+    printf(json ? "{\"layers\":\"%s\"}\n" : "layers of a token: %s\n", layers);
+    return CLI_DONE;
+}
+
 // What a model's worker had compiled, or why there is none.
 static int print_model_kernels(const cli_command *self, engine_model *model,
                                const engine_options *options, bool json, engine_error *err)
@@ -91,6 +104,10 @@ static int print_model_kernels(const cli_command *self, engine_model *model,
     int status = weft_prewarm(context, show_progress, NULL) == WEFT_OK
                      ? print_instances(self, context, json)
                      : cli_failed(self, "%s", weft_error_text(context));
+    engine_model_info info;
+    engine_model_describe(model, &info);
+    if (status == CLI_DONE && options->device == WEFT_DEVICE_CUDA && !info.encoder)
+        status = print_layers(self, worker, json, err);
     engine_worker_close(worker);
     return status;
 }
@@ -174,7 +191,7 @@ static int info_main(const cli_command *self, int argc, char **argv)
     engine_options engine = {.context_tokens = 512};
     engine_error err = {{0}};
     const char *shape = NULL;
-    weft_dtype format = WEFT_Q4_0;
+    const char *format = "q4_0";
     int option, status;
     while ((option = cli_next_option(self, argc, argv, options, &status)) != CLI_OPTIONS_END)
         switch (option) {
@@ -183,7 +200,7 @@ static int info_main(const cli_command *self, int argc, char **argv)
         case OPT_JSON: json = true; break;
         case OPT_SHAPE: shape = optarg; break;
         case OPT_FORMAT:
-            if (!cli_dtype(self, "--format", optarg, &format))
+            if (!cli_formats(self, "--format", optarg, &format))
                 return CLI_USAGE;
             break;
         default:

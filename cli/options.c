@@ -54,15 +54,37 @@ bool cli_float(const cli_command *self, const char *option, const char *text, fl
     return true;
 }
 
+enum { MOST_NAMES = 1024 };
+
+static void append_dtypes(char known[MOST_NAMES])
+{
+    const char *name;
+    for (int32_t n = 0; (name = weft_dtype_name(weft_dtype_at(n))); n++)
+        snprintf(known + strlen(known), MOST_NAMES - strlen(known), " %s", name);
+}
+
 bool cli_dtype(const cli_command *self, const char *option, const char *text, weft_dtype *value)
 {
     *value = weft_dtype_parse(text);
     if (*value != WEFT_DTYPE_NONE)
         return true;
-    char known[256] = "";
-    const char *name;
-    for (int32_t n = 0; (name = weft_dtype_name(weft_dtype_at(n))); n++)
-        snprintf(known + strlen(known), sizeof known - strlen(known), " %s", name);
+    char known[MOST_NAMES] = "";
+    append_dtypes(known);
+    cli_bad_usage(self, "%s must be one of%s, not '%s'", option, known, text);
+    return false;
+}
+
+bool cli_formats(const cli_command *self, const char *option, const char *text, const char **value)
+{
+    char known[MOST_NAMES] = "";
+    const char *mix;
+    *value = text;
+    if (engine_main_format(text) != WEFT_DTYPE_NONE)
+        return true;
+    append_dtypes(known);
+    for (int32_t n = 0; (mix = engine_mix_at(n)); n++)
+        if (weft_dtype_parse(mix) == WEFT_DTYPE_NONE)
+            snprintf(known + strlen(known), sizeof known - strlen(known), " %s", mix);
     cli_bad_usage(self, "%s must be one of%s, not '%s'", option, known, text);
     return false;
 }

@@ -17,9 +17,10 @@ static const char help[] =
     "it reached. The operators add up to the line 'sum'; 'token' is the time of a token when "
     "nothing\n"
     "lies between the steps, as generation runs it, and 'overlap' what that saves (or costs).\n"
+    "On a GPU its line says whether the layers were one launch or launches.\n"
     "\n"
     "  --shape NAME        a known shape instead of a file (weft bench model --help lists them)\n"
-    "  --format F          format of a shape's matrices; default q4_0\n"
+    "  --format F          format of a shape's matrices, or a mix (q4_k_m); default q4_0\n"
     "  --depth D,...       tokens in the context; default 512. Of several, a second table says how "
     "the\n"
     "                      time and the share of every operator change from one to the next\n"
@@ -68,7 +69,7 @@ typedef struct operator_times {
 typedef struct request {
     bench run;
     const char *shape, *path, *chart;
-    weft_dtype format;
+    const char *format;
     bench_list depths;
     int32_t at, rounds; // at: the depth that is measured
     bool layers;
@@ -83,7 +84,7 @@ static int32_t depth_of(const request *wish)
 
 static const bench_option options[] = {
     {"shape", BENCH_TEXT, .offset = offsetof(request, shape)},
-    {"format", BENCH_DTYPE, .offset = offsetof(request, format)},
+    {"format", BENCH_MADE_UP, .offset = offsetof(request, format)},
     {"depth", BENCH_LIST, .offset = offsetof(request, depths), .low = 1, .high = 1 << 24},
     {"rounds", BENCH_INT, .offset = offsetof(request, rounds), .low = 1, .high = 10000},
     {"layers", BENCH_FLAG, .offset = offsetof(request, layers)},
@@ -99,6 +100,7 @@ typedef struct line {
     int32_t layer, steps; // layer -1: of several
     double us;
     int64_t bytes;
+    const char *layers; // of a whole token
 } line;
 
 typedef struct table {
@@ -107,6 +109,7 @@ typedef struct table {
     int32_t count;
     double roof_gbps, whole_us, sum_us;
     int64_t sum_bytes;
+    const char *layers; // how a GPU was given those of the whole token, else NULL
 } table;
 
 static bool failed(const request *wish, const engine_error *err)
@@ -162,14 +165,16 @@ static bool print_line(const table *t, const line *l)
     }
     if (row && l->plan)
         json_object_set_new(row, "plan", json_string(l->plan));
+    if (row && l->layers)
+        json_object_set_new(row, t->wish->run.json ? "layers" : "plan", json_string(l->layers));
     return bench_print(run, row, columns);
 }
 
 static bool print_table(const table *t)
 {
-    const line sum = {"sum", NULL, -1, 0, t->sum_us, t->sum_bytes};
-    const line overlap = {"overlap", NULL, -1, 0, t->whole_us - t->sum_us, 0};
-    const line whole = {"token", NULL, -1, 0, t->whole_us, t->sum_bytes};
+    const line sum = {"sum", NULL, -1, 0, t->sum_us, t->sum_bytes, NULL};
+    const line overlap = {"overlap", NULL, -1, 0, t->whole_us - t->sum_us, 0, NULL};
+    const line whole = {"token", NULL, -1, 0, t->whole_us, t->sum_bytes, t->layers};
     for (int32_t i = 0; i < t->count; i++)
         if (!print_line(t, &t->lines[i]))
             return false;
@@ -204,9 +209,12 @@ static bool draw(const table *t)
     return false;
 }
 
-static bool tabulate(request *wish, const engine_profile *profile, double roof_gbps)
+static bool tabulate(request *wish, const engine_worker *worker, const engine_profile *profile,
+                     double roof_gbps)
 {
     table t = {.wish = wish, .roof_gbps = roof_gbps, .whole_us = profile->whole_us};
+    if (wish->run.options.device == WEFT_DEVICE_CUDA)
+        t.layers = cli_layers_of(worker);
     t.lines = malloc((size_t)profile->count * sizeof *t.lines);
     if (!t.lines)
         return failed(wish, &(engine_error){{0}});
@@ -246,7 +254,7 @@ static bool profile_depth(request *wish, engine_worker *worker)
         profile = engine_profile_take(session, wish->rounds, &err);
         fine = profile ? bench_raise_roof(&wish->run, &roof) : failed(wish, &err);
     }
-    fine = fine && tabulate(wish, profile, roof.gbps);
+    fine = fine && tabulate(wish, worker, profile, roof.gbps);
     free(profile);
     engine_session_close(session);
     return fine;
@@ -324,7 +332,7 @@ static int profile_main(const cli_command *self, int argc, char **argv)
     if (wish.chart && wish.depths.count > 1)
         return cli_bad_usage(self, "--chart draws one --depth");
     if (!wish.format)
-        wish.format = WEFT_Q4_0;
+        wish.format = "q4_0";
     for (int32_t d = 0; d < wish.depths.count; d++)
         if (wish.run.options.context_tokens <= wish.depths.values[d])
             wish.run.options.context_tokens = wish.depths.values[d] + 1;

@@ -21,14 +21,18 @@ engine_model *engine_model_open(const char *path, engine_error *err);
 typedef struct engine_options engine_options;
 
 // A model of a known shape ("llama-3.2-1b", "llama-3.1-8b", "qwen3-0.6b", ...) with weights made up in
-// memory, all matrices in `format`: for measuring, since speed does not depend on the values. It has no
+// memory: for measuring, since speed does not depend on the values. `formats` is a format ("q4_0") that
+// all matrices have, or a mix ("q4_k_m"), which has those that files of that name have. There is no
 // tokenizer. Refused before anything is made if the weights and the KV pool of a worker with these
 // options (NULL: the defaults) exceed the available memory.
-engine_model *engine_model_synthesise(const char *shape, weft_dtype format,
+engine_model *engine_model_synthesise(const char *shape, const char *formats,
                                       const engine_options *options, engine_error *err);
 
 // The same without weights, to be described: no worker can be opened for it.
-engine_model *engine_model_outline(const char *shape, weft_dtype format, engine_error *err);
+engine_model *engine_model_outline(const char *shape, const char *formats, engine_error *err);
+
+// The format of most matrices of a model of `formats`; WEFT_DTYPE_NONE if there is no such format or mix.
+weft_dtype engine_main_format(const char *formats);
 
 // The n-th shape that engine_model_synthesise knows; NULL past the last.
 const char *engine_shape_at(int32_t n);

@@ -4,7 +4,7 @@
 
 The text is of the demo model's own world, from documents that it was not trained with (tools/demo_model/generate.py); the
 weights are those of models/demo.gguf in f32. Figures are of `weft perplexity` and stand in docs/accuracy.json; a format of the
-cache (cli/options.c) or of weights (engine/quantize/mix.c) without a row, and a row without a format, are refused.
+cache (cli/options.c) or of weights (engine/gguf/mix.c) without a row, and a row without a format, are refused.
 
 usage: accuracy_table.py                    write the tables into docs/accuracy.md
        accuracy_table.py --check            only say what differs
@@ -36,7 +36,7 @@ def caches_of_program():
 def weights_of_engine():
     """{format: a name by which weft quantize knows it}; the first that is the format's own, else the first."""
     found = {}
-    for name, dtype in re.findall(r'\{"(\w+)", \d+, WEFT_(\w+),', read("engine/quantize/mix.c")):
+    for name, dtype in re.findall(r'\{"(\w+)", \d+, WEFT_(\w+),', read("engine/gguf/mix.c")):
         dtype = dtype.lower()
         if dtype not in found or name == dtype:
             found[dtype] = name

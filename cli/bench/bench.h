@@ -20,6 +20,7 @@ typedef enum bench_option_kind {
     BENCH_LIST,    // bench_list
     BENCH_DTYPE,   // weft_dtype
     BENCH_FORMATS, // bench_formats
+    BENCH_MADE_UP, // const char *: a format or a mix of a model that is made up
     BENCH_ENGINE,  // one of CLI_MODEL_OPTIONS, into the run's engine_options
     BENCH_OTHER,   // what `take` makes of it
 } bench_option_kind;

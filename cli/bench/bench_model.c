@@ -22,7 +22,9 @@ static const char help[] =
     "                      emulated-dense, emulated-wide, emulated-long, emulated-heads.\n"
     "                      NAME/N: its first N layers, where memory is short\n"
     "  --model FILE        a GGUF file instead\n"
-    "  --format F          format of all matrices of a --shape (default q4_0)\n"
+    "  --format F          format of all matrices of a --shape (default q4_0), or a mix as files "
+    "have\n"
+    "                      it: q4_k_m and the others that weft quantize knows\n"
     "  --prompt P          tokens of the prompt of each sequence (default 128)\n"
     "  --generate G        tokens to generate (default 64)\n"
     "  --depth D           tokens in the context when generation begins, whatever the prompt was\n"
@@ -58,7 +60,7 @@ enum { MAX_PREFILLS = 16 };
 static const bench_option options[] = {
     {"shape", BENCH_TEXT, .offset = offsetof(model_request, shape)},
     {"model", BENCH_TEXT, .offset = offsetof(model_request, path)},
-    {"format", BENCH_DTYPE, .offset = offsetof(model_request, format)},
+    {"format", BENCH_MADE_UP, .offset = offsetof(model_request, format)},
     {"prompt", BENCH_INT, .offset = offsetof(model_request, prompt), .low = 1, .high = 1 << 24},
     {"generate", BENCH_INT, .offset = offsetof(model_request, generate), .low = 1, .high = 1 << 20},
     {"depth", BENCH_INT, .offset = offsetof(model_request, depth), .low = 0, .high = 1 << 24},
@@ -89,7 +91,7 @@ static int parse(model_request *wish, int argc, char **argv)
     if (wish->path && wish->format)
         return cli_bad_usage(self, "--format belongs to --shape: a file has its own formats");
     if (!wish->format)
-        wish->format = WEFT_Q4_0;
+        wish->format = "q4_0";
     if (wish->depth < 0)
         wish->depth = wish->prompt;
     int32_t longest = wish->depth + wish->generate;

@@ -9,8 +9,7 @@ enum { MAX_BATCH = 256 };
 
 typedef struct model_request {
     bench run;
-    const char *shape, *path;
-    weft_dtype format;
+    const char *shape, *path, *format;
     int32_t prompt, generate, batch;
     int32_t depth; // -1: the prompt
     bool verbose, shared;

@@ -53,7 +53,7 @@ static const char *format_name(const model_race *r)
     const gguf_file *file = engine_model_file(r->model);
     if (file && gguf_format_totals(file, totals) > 0)
         return totals[0].type->name;
-    return weft_dtype_name(r->wish->format);
+    return r->wish->format;
 }
 
 static json_t *plans(const model_race *r)
@@ -83,14 +83,6 @@ static bench_products products_of(const model_request *wish, weft_dtype dtype, b
     if (weft_dtype_block_elems(dtype) > 1)
         return BENCH_INT8;
     return generating || roof->bf16_gflops < roof->fma_gflops ? BENCH_F32 : BENCH_BF16;
-}
-
-// How a GPU was given the layers of a token.
-static const char *layers_of(const model_race *r)
-{
-    engine_worker_info info;
-    engine_worker_describe(r->worker, &info);
-    return info.one_launches ? "one launch" : "launches";
 }
 
 bool model_print_row(model_race *r, bool generating, const bench_time *time, const bench_roof *roof)
@@ -127,9 +119,9 @@ bool model_print_row(model_race *r, bool generating, const bench_time *time, con
         if (generating && wish->shared)
             json_object_set_new(row, "shared", json_true());
         if (generating && wish->run.options.device == WEFT_DEVICE_CUDA)
-            json_object_set_new(row, "layers", json_string(layers_of(r)));
+            json_object_set_new(row, "layers", json_string(cli_layers_of(r->worker)));
     }
-    bench_products products = products_of(wish, weft_dtype_parse(format), generating, roof);
+    bench_products products = products_of(wish, engine_main_format(format), generating, roof);
     if (row)
         bench_add_figures(row, time, bytes, operations(r, tokens, keys), roof->gbps,
                           bench_roof_gflops(&wish->run, roof, products));
@@ -145,5 +137,5 @@ void model_print_plans(const model_race *r)
     for (int32_t n = 0; (plan = engine_worker_plan_at(r->worker, n)); n++)
         printf("  %s\n", plan);
     if (r->wish->run.options.device == WEFT_DEVICE_CUDA && !r->info.encoder)
-        printf("  layers of a token: %s\n", layers_of(r));
+        printf("  layers of a token: %s\n", cli_layers_of(r->worker));
 }

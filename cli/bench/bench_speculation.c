@@ -52,7 +52,7 @@ enum { MOST_ROUNDS = 25 };
 typedef struct edit {
     const cli_command *self;
     const char *shape, *model_path, *tokenizer, *source, *result, *draft_shape;
-    weft_dtype format, draft_format; // of the draft: WEFT_DTYPE_NONE is the model's
+    const char *format, *draft_format; // of the draft: NULL is the model's
     int32_t generate, wrong_every, rounds;
     bool chains, json;
     engine_options options;
@@ -68,13 +68,13 @@ static bool take_option(void *opaque, int option)
     edit *b = opaque;
     switch (option) {
     case OPT_SHAPE: b->shape = optarg; return true;
-    case OPT_FORMAT: return cli_dtype(b->self, "--format", optarg, &b->format);
+    case OPT_FORMAT: return cli_formats(b->self, "--format", optarg, &b->format);
     case OPT_MODEL: b->model_path = optarg; return true;
     case OPT_TOKENIZER: b->tokenizer = optarg; return true;
     case OPT_SOURCE: b->source = optarg; return true;
     case OPT_RESULT: b->result = optarg; return true;
     case OPT_DRAFT: b->draft_shape = optarg; return true;
-    case OPT_DRAFT_FORMAT: return cli_dtype(b->self, "--draft-format", optarg, &b->draft_format);
+    case OPT_DRAFT_FORMAT: return cli_formats(b->self, "--draft-format", optarg, &b->draft_format);
     case OPT_GENERATE: return cli_int32(b->self, "--generate", optarg, 2, 1 << 20, &b->generate);
     case OPT_WRONG_EVERY:
         return cli_int32(b->self, "--wrong-every", optarg, 0, 1 << 20, &b->wrong_every);
@@ -155,7 +155,7 @@ static bool open_model(edit *b, engine_error *err)
 
 static bool open_draft(edit *b, engine_error *err)
 {
-    weft_dtype format = b->draft_format ? b->draft_format : b->format;
+    const char *format = b->draft_format ? b->draft_format : b->format;
     b->draft_model = engine_model_synthesise(b->draft_shape, format, &b->options, err);
     b->draft = b->draft_model && engine_speculation_fits(b->model, b->draft_model, err)
                    ? engine_worker_open(b->draft_model, &b->options, err)
@@ -265,7 +265,7 @@ static int bench_main(const cli_command *self, int argc, char **argv)
 {
     edit b = {.self = self,
               .tokenizer = "models/demo.gguf",
-              .format = WEFT_Q4_0,
+              .format = "q4_0",
               .generate = 100,
               .wrong_every = 5,
               .rounds = 3};

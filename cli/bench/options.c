@@ -92,6 +92,7 @@ static bool take(bench *request, const bench_option *option, const char *value)
     case BENCH_INT: return cli_int32(self, name, value, option->low, option->high, to);
     case BENCH_LIST: return bench_parse_list(self, name, value, option->low, option->high, to);
     case BENCH_DTYPE: return cli_dtype(self, name, value, to);
+    case BENCH_MADE_UP: return cli_formats(self, name, value, to);
     case BENCH_FORMATS: return parse_formats(self, name, value, to);
     case BENCH_ENGINE:
         return cli_model_option(self, option->engine_option, value, &request->options);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "engine/base/alloc.h"
+#include "engine/gguf/mix.h"
 #include "engine/model/adapters.h"
 #include "engine/model/settings.h"
 #include "engine/model/shapes.h"
@@ -56,34 +57,41 @@ engine_model *engine_model_open(const char *path, engine_error *err)
     return NULL;
 }
 
-static bool synthesise(engine_model *model, const char *shape, weft_dtype format,
+weft_dtype engine_main_format(const char *formats)
+{
+    const weft_dtype format = weft_dtype_parse(formats);
+    const gguf_mix *mix = gguf_mix_find(formats);
+    return format != WEFT_DTYPE_NONE ? format : mix ? gguf_mix_format(mix) : WEFT_DTYPE_NONE;
+}
+
+static bool synthesise(engine_model *model, const char *shape, const char *formats,
                        const engine_options *options, engine_error *err)
 {
     worker_settings settings;
     snprintf(model->name, sizeof model->name, "%s", shape);
     return model_shape_config(&model->config, shape, err) &&
            worker_settings_make(&settings, options, &model->config, err) &&
-           model_weights_synthesise(&model->weights, &model->config, format, settings.pool_bytes,
+           model_weights_synthesise(&model->weights, &model->config, formats, settings.pool_bytes,
                                     err);
 }
 
-engine_model *engine_model_synthesise(const char *shape, weft_dtype format,
+engine_model *engine_model_synthesise(const char *shape, const char *formats,
                                       const engine_options *options, engine_error *err)
 {
     engine_model *model = start(err);
-    if (model && synthesise(model, shape, format, options, err))
+    if (model && synthesise(model, shape, formats, options, err))
         return model;
     engine_model_close(model);
     return NULL;
 }
 
-engine_model *engine_model_outline(const char *shape, weft_dtype format, engine_error *err)
+engine_model *engine_model_outline(const char *shape, const char *formats, engine_error *err)
 {
     engine_model *model = start(err);
     if (model)
         snprintf(model->name, sizeof model->name, "%s", shape);
     if (model && model_shape_config(&model->config, shape, err) &&
-        model_weights_outline(&model->weights, &model->config, format, err))
+        model_weights_outline(&model->weights, &model->config, formats, err))
         return model;
     engine_model_close(model);
     return NULL;

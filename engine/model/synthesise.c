@@ -2,6 +2,7 @@
 // Weights made up in memory. One row of random values is encoded per matrix shape and repeated with a
 // shift, which is enough: kernels take the same time whatever the values are.
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +10,7 @@
 #include "engine/base/alloc.h"
 #include "engine/base/checked.h"
 #include "engine/base/system_memory.h"
+#include "engine/gguf/mix.h"
 #include "engine/model/weights.h"
 
 // A piece of the one mapping that holds all synthetic tensors.
@@ -16,9 +18,26 @@ typedef struct arena {
     unsigned char *at;
     size_t bytes; // wanted so far; with at == NULL only this is counted
     const model_config *config;
-    weft_dtype format;
+    const char *formats;
+    weft_dtype format; // of every matrix; WEFT_DTYPE_NONE: of each what the mix says
+    const gguf_mix *mix;
+    gguf_mix_facts facts;
     uint64_t state;
 } arena;
+
+static bool begin(arena *a, const model_config *config, const char *formats, engine_error *err)
+{
+    *a = (arena){.config = config,
+                 .formats = formats,
+                 .format = weft_dtype_parse(formats),
+                 .facts = {.layers = config->layers,
+                           .heads_per_kv_head = config->q_heads / config->kv_heads,
+                           .tied = true}};
+    if (a->format == WEFT_DTYPE_NONE)
+        a->mix = gguf_mix_find(formats);
+    return a->format != WEFT_DTYPE_NONE || a->mix ||
+           engine_fail(err, "no format or mix is called '%s'", formats);
+}
 
 static float next_value(arena *a)
 {
@@ -48,13 +67,31 @@ static bool fill(arena *a, unsigned char *to, weft_dtype dtype, int64_t rows, in
     return true;
 }
 
-static bool place(arena *a, const model_tensor_spec *spec, model_tensor *tensor)
+// What a matrix's values are kept in: those of layers have names of their own in a mix.
+static weft_dtype format_of(const arena *a, const model_tensor_spec *spec, int32_t layer)
+{
+    const int64_t shape[2] = {model_extent_value(a->config, spec->cols),
+                              model_extent_value(a->config, spec->rows)};
+    char name[GGUF_MAX_NAME_BYTES + 1];
+    // Vectors, routers and biases of experts stay f32 in files.
+    if (spec->rows == MODEL_ONE || spec->rows == MODEL_EXPERTS)
+        return WEFT_F32;
+    if (!a->mix)
+        return a->format;
+    if (layer < 0)
+        snprintf(name, sizeof name, "%s", spec->name);
+    else
+        snprintf(name, sizeof name, "blk.%d.%s", layer, spec->name);
+    return gguf_mix_choose(a->mix, &a->facts, name, 2, shape, ggml_type_of(WEFT_F32))->dtype;
+}
+
+// `layer` is -1 for what belongs to none.
+static bool place(arena *a, const model_tensor_spec *spec, int32_t layer, model_tensor *tensor)
 {
     int64_t rows = model_extent_value(a->config, spec->rows);
     int64_t cols = model_extent_value(a->config, spec->cols);
     bool vector = spec->rows == MODEL_ONE;
-    // Routers and biases of experts stay f32 in files.
-    weft_dtype dtype = vector || spec->rows == MODEL_EXPERTS ? WEFT_F32 : a->format;
+    weft_dtype dtype = format_of(a, spec, layer);
     int64_t row_bytes = weft_dtype_row_bytes(dtype, cols), bytes;
     size_t padded;
     if (row_bytes < 0 || !checked_mul_i64(row_bytes, rows, &bytes) ||
@@ -72,12 +109,12 @@ static bool place_all(arena *a, model_weights *weights)
     a->bytes = 0;
     for (int i = 0; i < MODEL_GLOBAL_TENSOR_COUNT; i++)
         if (model_config_needs_global(a->config, i) &&
-            !place(a, &model_global_specs[i], &weights->globals[i]))
+            !place(a, &model_global_specs[i], -1, &weights->globals[i]))
             return false;
     for (int32_t n = 0; n < a->config->layers; n++)
         for (uint32_t i = MODEL_NO_TENSOR + 1; i < MODEL_LAYER_TENSOR_COUNT; i++)
             if (model_config_needs(a->config, n) >> i & 1 &&
-                !place(a, &model_layer_specs[i], &weights->layers[n].tensors[i]))
+                !place(a, &model_layer_specs[i], n, &weights->layers[n].tensors[i]))
                 return false;
     return true;
 }
@@ -117,24 +154,24 @@ static bool outline(arena *a, model_weights *weights, engine_error *err)
         return engine_fail(err,
                            "a matrix of this shape is no whole number of %s blocks: choose "
                            "another --format",
-                           weft_dtype_name(a->format));
+                           a->formats);
     weights->bytes = (int64_t)a->bytes;
     weights->parameters = count_parameters(a->config, weights);
     return true;
 }
 
-bool model_weights_outline(model_weights *weights, const model_config *config, weft_dtype format,
+bool model_weights_outline(model_weights *weights, const model_config *config, const char *formats,
                            engine_error *err)
 {
-    arena a = {.config = config, .format = format};
-    return outline(&a, weights, err);
+    arena a;
+    return begin(&a, config, formats, err) && outline(&a, weights, err);
 }
 
-bool model_weights_synthesise(model_weights *weights, const model_config *config, weft_dtype format,
-                              int64_t beside_bytes, engine_error *err)
+bool model_weights_synthesise(model_weights *weights, const model_config *config,
+                              const char *formats, int64_t beside_bytes, engine_error *err)
 {
-    arena a = {.config = config, .format = format};
-    if (!outline(&a, weights, err))
+    arena a;
+    if (!begin(&a, config, formats, err) || !outline(&a, weights, err))
         return false;
     if (!fits(a.bytes, beside_bytes, err))
         return false;
@@ -145,6 +182,6 @@ bool model_weights_synthesise(model_weights *weights, const model_config *config
     weights->owned[1] = a.at;
     weights->owned_bytes[1] = a.bytes;
     if (!place_all(&a, weights))
-        return engine_fail(err, "%s weights cannot be made up", weft_dtype_name(format));
+        return engine_fail(err, "%s weights cannot be made up", formats);
     return true;
 }

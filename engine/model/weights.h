@@ -64,13 +64,14 @@ const model_tensor *model_output_matrix(const model_weights *weights);
 bool model_weights_bind(model_weights *weights, const model_config *config, const gguf_file *file,
                         engine_error *err);
 
-// Makes weights up: every matrix in `format`, valid blocks of small random values. Refused if the memory
-// that is available does not hold them and beside_bytes more.
-bool model_weights_synthesise(model_weights *weights, const model_config *config, weft_dtype format,
-                              int64_t beside_bytes, engine_error *err);
+// Makes weights up, valid blocks of small random values: every matrix in the format of that name
+// (weft_dtype_name()), or each in what a mix of that name has for it (engine/gguf/mix.h). Refused if the
+// memory that is available does not hold them and beside_bytes more.
+bool model_weights_synthesise(model_weights *weights, const model_config *config,
+                              const char *formats, int64_t beside_bytes, engine_error *err);
 
 // The same without memory: every tensor has its format and shape, and no data.
-bool model_weights_outline(model_weights *weights, const model_config *config, weft_dtype format,
+bool model_weights_outline(model_weights *weights, const model_config *config, const char *formats,
                            engine_error *err);
 
 void model_weights_free(model_weights *weights);

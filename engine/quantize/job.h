@@ -5,8 +5,8 @@
 // A file in the making; for the files of this room only.
 
 #include "engine/gguf/gguf_output.h"
+#include "engine/gguf/mix.h"
 #include "engine/quantize/importance.h"
-#include "engine/quantize/mix.h"
 #include "engine/quantize/quantize.h"
 
 typedef struct quantize_tensor {
@@ -21,8 +21,8 @@ typedef struct quantize_tensor {
 typedef struct quantize_job {
     const quantize_options *options;
     int32_t threads;
-    const quantize_mix *mix;
-    quantize_facts facts;
+    const gguf_mix *mix;
+    gguf_mix_facts facts;
     importance *importance; // or NULL
     quantize_tensor *tensors;
     size_t count;

@@ -12,9 +12,9 @@
 
 #include "engine/base/alloc.h"
 #include "engine/gguf/gguf.h"
+#include "engine/gguf/mix.h"
 #include "engine/quantize/importance.h"
 #include "engine/quantize/job.h"
-#include "engine/quantize/mix.h"
 #include "engine/quantize/rows.h"
 #include "engine/safetensors/checkpoint.h"
 
@@ -22,8 +22,8 @@ enum { CHUNK_BYTES = 8 << 20 }; // of finished rows that are held
 
 const char *engine_mix_at(int32_t n)
 {
-    const quantize_mix *mix = quantize_mix_at(n);
-    return mix ? quantize_mix_name(mix) : NULL;
+    const gguf_mix *mix = gguf_mix_at(n);
+    return mix ? gguf_mix_name(mix) : NULL;
 }
 
 // --- what is to be done ---------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ bool quantize_job_start(quantize_job *job, const quantize_options *options, engi
     *job = (quantize_job){.options = options, .threads = options->threads};
     if (job->threads <= 0)
         job->threads = weft_device_describe(WEFT_DEVICE_CPU, 0, &cpu) == WEFT_OK ? cpu.cores : 1;
-    job->mix = quantize_mix_find(options->mix);
+    job->mix = gguf_mix_find(options->mix);
     if (!job->mix)
         return engine_fail(err,
                            "no format or mix is called '%s': `weft quantize --help` lists them",
@@ -99,7 +99,7 @@ bool quantize_job_add(quantize_job *job, const gguf_tensor *from, engine_error *
     quantize_tensor *tensor = &job->tensors[job->count++];
     tensor->from = *from;
     tensor->to =
-        quantize_mix_choose(job->mix, &job->facts, from->name, from->rank, from->shape, from->type);
+        gguf_mix_choose(job->mix, &job->facts, from->name, from->rank, from->shape, from->type);
     tensor->rows = from->element_count / from->shape[0];
     job->elements += (double)from->element_count;
     return check_source(job, tensor, err) && find_importance(job, tensor, err);
@@ -269,7 +269,7 @@ static int32_t number_of(const gguf_file *file, const char *tail, int32_t missin
     return gguf_get_i32(file, key, &value) == GGUF_FOUND && value > 0 ? value : missing;
 }
 
-static void read_facts(quantize_facts *facts, const gguf_file *file)
+static void read_facts(gguf_mix_facts *facts, const gguf_file *file)
 {
     int32_t heads = number_of(file, "attention.head_count", 1);
     facts->layers = number_of(file, "block_count", 1);
@@ -292,7 +292,7 @@ static void copy_metadata(const quantize_job *job, const gguf_file *file)
             gguf_output_entry(job->output, entry);
     }
     gguf_output_u32(job->output, "general.quantization_version", 2);
-    gguf_output_u32(job->output, "general.file_type", quantize_mix_file_type(job->mix));
+    gguf_output_u32(job->output, "general.file_type", gguf_mix_file_type(job->mix));
     if (job->importance)
         gguf_output_text(job->output, "quantize.imatrix.file", job->options->importance_path);
 }

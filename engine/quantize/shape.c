@@ -166,7 +166,7 @@ static bool make(quantize_job *job, const char *shape, const char *out, engine_e
     job->output = gguf_output_open(out, err);
     if (!job->output)
         return false;
-    write_numbers(job->output, &config, shape, quantize_mix_file_type(job->mix));
+    write_numbers(job->output, &config, shape, gguf_mix_file_type(job->mix));
     write_vocabulary(job->output, config.vocab);
     return quantize_job_run(job, err);
 }

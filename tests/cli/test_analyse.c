@@ -96,6 +96,13 @@ static void operations_per_byte_of_formats(void **state)
         json_decref(line);
         program_result_free(&ran);
     }
+    // Of a mix half of the layers have 210 bytes for 256 weights of their down-projection, the others 144.
+    RUN("--shape", "llama-3.2-1b", "--format", "q4_k_m");
+    json_t *down = line_of("operator", "name", "ffn_down", 0);
+    expect(down, "weight_bytes", 8 * (2048.0 * 8192 / 256) * (210 + 144), 0);
+    assert_string_equal(json_string_value(json_object_get(down, "formats")), "q6_k q4_k");
+    json_decref(down);
+    program_result_free(&ran);
     // Weights are read once whatever the batch.
     RUN("--shape", "llama-3.2-1b", "--format", "f16", "--batch", "8");
     json_t *line = line_of("operator", "name", "ffn_up", 0);
@@ -175,6 +182,7 @@ static void bad_questions_are_refused(void **state)
         {{"analyse", "--shape", "nobody", NULL}, 1, "nobody"},
         {{"analyse", "--shape", "llama-3.2-1b", "x", NULL}, 2, "place of a file"},
         {{"analyse", "--shape", "qwen2.5-0.5b", "--format", "q4_k", NULL}, 1, "blocks"},
+        {{"analyse", "--shape", "llama-3.2-1b", "--format", "q4_x", NULL}, 2, " q4_k_m "},
         {{"analyse", "--requests", "1,2", "x", NULL}, 2, "PREFIX+OWN"},
         {{"analyse", "--tile", "1", "x", NULL}, 2, "QUERIES,KEYS"},
         {{"analyse", "--page-size", "0", "x", NULL}, 2, "page-size"},

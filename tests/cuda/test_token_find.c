@@ -381,6 +381,9 @@ static void it_is_chosen_where_it_was_measured(void **state)
     assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_Q4_K, 103), 4096);
     assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_IQ3_S, 103), 0);
     assert_int_equal(weft__token_most_keys("NVIDIA A100", 0, 0), 0);
+    assert_int_equal(weft__token_most_keys("NVIDIA H100 80GB HBM3", WEFT_BF16, 137), 4096);
+    assert_int_equal(weft__token_most_keys("NVIDIA H100 PCIe", WEFT_Q4_0, 100), 0);
+    assert_int_equal(weft__token_most_keys("NVIDIA H200 MIG 3g.71gb", WEFT_Q4_0, 100), 0);
     // plain weights of rows that divide evenly: 256 units of an 8B for 132 SMs, not 192 of a 3B
     assert_true(weft__token_most_keys("NVIDIA H200", WEFT_BF16, 103) > 0);
     assert_int_equal(weft__token_most_keys("NVIDIA H200", WEFT_BF16, 137), 0);

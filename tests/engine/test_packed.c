@@ -242,7 +242,7 @@ static void what_cannot_be_kept_is_said(void **state)
     refuse(demo, (engine_options){.no_pack = true, .pack_cache = cache}, "--no-pack");
     refuse(demo, (engine_options){.no_mmap = true, .pack_cache = cache}, "--no-mmap");
     engine_options options = {.threads = 1, .context_tokens = 64, .pack_cache = cache};
-    engine_model *made_up = engine_model_synthesise("smollm2-135m/1", WEFT_Q8_0, &options, &err);
+    engine_model *made_up = engine_model_synthesise("smollm2-135m/1", "q8_0", &options, &err);
     assert_non_null(made_up);
     assert_null(open_worker_of(made_up, &options, &err));
     assert_non_null(strstr(err.text, "GGUF"));

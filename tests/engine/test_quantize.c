@@ -16,8 +16,8 @@
 
 #include <weft/format.h>
 
+#include "engine/gguf/mix.h"
 #include "engine/quantize/importance.h"
-#include "engine/quantize/mix.h"
 #include "engine/quantize/quantize.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/program.h"
@@ -190,27 +190,27 @@ static void chooses_as_published(void **state)
         {"f32", "output.weight", 32, 4, false, false, "f32"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const quantize_facts facts = {.layers = cases[i].layers,
+        const gguf_mix_facts facts = {.layers = cases[i].layers,
                                       .heads_per_kv_head = cases[i].heads_per_kv_head,
                                       .tied = cases[i].tied,
                                       .importance = cases[i].importance};
         const ggml_type_info *type =
-            quantize_mix_choose(quantize_mix_find(cases[i].mix), &facts, cases[i].tensor, 2,
-                                (int64_t[]){512, 512, 1, 1}, ggml_type_find(F16));
+            gguf_mix_choose(gguf_mix_find(cases[i].mix), &facts, cases[i].tensor, 2,
+                            (int64_t[]){512, 512, 1, 1}, ggml_type_find(F16));
         if (strcmp(type->name, cases[i].format) != 0)
             fail_msg("%s, %s: %s instead of %s", cases[i].mix, cases[i].tensor, type->name,
                      cases[i].format);
     }
-    const quantize_facts pure = {.layers = 32, .heads_per_kv_head = 4, .pure = true};
-    assert_string_equal(quantize_mix_choose(quantize_mix_find("q2_k"), &pure, "output.weight", 2,
-                                            (int64_t[]){512, 512, 1, 1}, ggml_type_find(F16))
+    const gguf_mix_facts pure = {.layers = 32, .heads_per_kv_head = 4, .pure = true};
+    assert_string_equal(gguf_mix_choose(gguf_mix_find("q2_k"), &pure, "output.weight", 2,
+                                        (int64_t[]){512, 512, 1, 1}, ggml_type_find(F16))
                             ->name,
                         "q2_k");
     const int64_t vector[] = {512, 1, 1, 1};
-    assert_string_equal(quantize_mix_choose(quantize_mix_find("q2_k"), &pure, "a.weight", 2, vector,
-                                            ggml_type_find(F16))
-                            ->name,
-                        "f16");
+    assert_string_equal(
+        gguf_mix_choose(gguf_mix_find("q2_k"), &pure, "a.weight", 2, vector, ggml_type_find(F16))
+            ->name,
+        "f16");
 }
 
 static void every_mix_is_written(void **state)

@@ -174,9 +174,9 @@ static void other_vocabularies_are_refused(void **state)
 {
     (void)state;
     engine_error err = {""};
-    engine_model *other = engine_model_synthesise("llama-3.2-1b", WEFT_DTYPE_NONE, NULL, NULL);
+    engine_model *other = engine_model_synthesise("llama-3.2-1b", "q9_9", NULL, NULL);
     assert_null(other);
-    other = engine_model_outline("llama-3.2-1b", WEFT_Q4_0, &err);
+    other = engine_model_outline("llama-3.2-1b", "q4_0", &err);
     assert_non_null(other);
     assert_false(engine_speculation_fits(model, other, &err));
     assert_non_null(strstr(err.text, "vocabulary"));

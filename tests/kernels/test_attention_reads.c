@@ -60,10 +60,18 @@ static int open_pools(void **state)
     return weft_context_create(&desc, (weft_context **)(void *)state) == WEFT_OK ? 0 : -1;
 }
 
+// Are bf16 keys multiplied in pairs, a line of 32 elements at a time?
+static bool has_pairs(const weft_context *context)
+{
+    return strcmp(weft_context_isa(context), "avx512bf16") == 0;
+}
+
 // Elements that a load of these kernels takes: a vector of the instruction set.
-static int32_t lanes_of(const weft_context *context)
+static int32_t lanes_of(const weft_context *context, weft_dtype dtype)
 {
     const char *isa = weft_context_isa(context);
+    if (dtype == WEFT_BF16)
+        return has_pairs(context) ? 32 : 0;
     return strncmp(isa, "avx512", 6) == 0 ? 16 : strcmp(isa, "avx2") == 0 ? 8 : 0;
 }
 
@@ -78,6 +86,7 @@ static void count(weft_context *context, weft_dtype dtype, int32_t head_dim, int
         .kv = {.dtype = dtype, .num_kv_heads = KV_HEADS, .head_dim = head_dim, .page_size = PAGE},
         .num_q_heads = KV_HEADS * group,
         .mask = WEFT_MASK_FULL,
+        .flags = dtype == WEFT_BF16 ? WEFT_ATTENTION_NARROW_QUERIES : 0,
         .max_q_tokens = tokens,
         .max_kv_len = KEYS};
     assert_true(tokens * group <= MOST_ROWS);
@@ -100,7 +109,8 @@ static void count(weft_context *context, weft_dtype dtype, int32_t head_dim, int
     assert_int_equal(weft_attention_run(plan, &args), WEFT_OK);
     protect(0, PROT_READ);
     protect(1, PROT_READ);
-    const long once = (long)KEYS * KV_HEADS * head_dim / lanes_of(context);
+    const int32_t lanes = lanes_of(context, dtype);
+    const long once = (long)KEYS * KV_HEADS * ((head_dim + lanes - 1) / lanes);
     if (loads[0] != once || loads[1] != once)
         fail_msg("%s x %d, %d queries, %d heads share a KV head: %ld loads of keys, %ld of values, "
                  "not %ld",
@@ -111,20 +121,22 @@ static void count(weft_context *context, weft_dtype dtype, int32_t head_dim, int
 
 static void reads_keys_and_values_once(void **state)
 {
-    static const weft_dtype dtypes[] = {WEFT_F16, WEFT_F32};
+    static const weft_dtype dtypes[] = {WEFT_F16, WEFT_F32, WEFT_BF16};
     static const int32_t dims[] = {128, 80};
     static const int32_t shapes[][2] = {{1, 1},  {1, 4}, {1, 8}, {8, 1},
                                         {1, 12}, {24, 4}}; // queries, heads: few rows and many
     const struct sigaction load = {.sa_sigaction = on_load, .sa_flags = SA_SIGINFO};
     const struct sigaction step = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
-    if (lanes_of(*state) == 0)
+    if (lanes_of(*state, WEFT_F32) == 0)
         skip();
     sigaction(SIGSEGV, &load, NULL); // cmocka has one of its own until here
     sigaction(SIGTRAP, &step, NULL);
-    for (int i = 0; i < 2; i++)
-        for (int j = 0; j < 2; j++)
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 2 && lanes_of(*state, dtypes[i]) > 0; j++)
             for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++)
-                count(*state, dtypes[i], dims[j], shapes[n][0], shapes[n][1]);
+                if (dtypes[i] != WEFT_BF16 || shapes[n][0] * shapes[n][1] ==
+                                                  8) // 4 rows: quarters of a line; 16: values twice
+                    count(*state, dtypes[i], dims[j], shapes[n][0], shapes[n][1]);
 }
 
 #else

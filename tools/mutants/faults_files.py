@@ -195,7 +195,7 @@ fault("fused-scales-of-the-first", "engine/model/weights.c",
 fault("latent-codes-as-they-are", "engine/safetensors/checkpoint_tensors.c",
       "    if (!checkpoint_decode(r->c, whole, r->err))\n        return false;\n", "",
       "latent attention's matrix in codes is taken apart as bytes", "engine_checkpoint")
-fault("quantize-keeps-codes", "engine/quantize/mix.c",
+fault("quantize-keeps-codes", "engine/gguf/mix.c",
       "type->id == GGML_TYPE_NO_ID ? ggml_type_of(WEFT_F32) : type", "type",
       "files hold formats that have no number", "engine_checkpoint")
 

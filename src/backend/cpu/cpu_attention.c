@@ -209,14 +209,18 @@ static void attend_some(void *opaque, int32_t index, int32_t thread)
 static void spread(weft_context *context, struct work *work,
                    const struct weft__attention_totals *totals)
 {
-    enum { LEAST_KEYS = 1024 }; // of a claim: a kernel starts and ends slower than it goes on
+    // Of a claim: a kernel starts and ends slower than it goes on. Of a short run a thread takes all of its share at once.
+    enum { LEAST_KEYS = 1024, SHARE_KEYS = 2 * LEAST_KEYS };
+    const int64_t keys = totals->chunk_keys;
     work->tasks = totals->tasks;
     work->threads = weft__cpu_of(context)->threads;
     work->least = 1;
-    if (totals->chunk_keys > 0 && totals->chunk_keys < LEAST_KEYS)
-        work->least = (int32_t)weft__ceil_div(LEAST_KEYS, totals->chunk_keys);
-    if (work->least > work->tasks / work->threads) // rather something for every thread
-        work->least = work->tasks < work->threads ? 1 : work->tasks / work->threads;
+    const int32_t share = work->tasks / work->threads;
+    if (keys > 0 && keys < LEAST_KEYS)
+        work->least =
+            share * keys <= SHARE_KEYS ? share : (int32_t)weft__ceil_div(LEAST_KEYS, keys);
+    if (work->least > share || work->least < 1) // rather something for every thread
+        work->least = share < 1 ? 1 : share;
     memset(work->workspace + work->launch->done_offset, 0,
            (size_t)totals->merges * sizeof(int32_t));
     int32_t claims = (int32_t)weft__ceil_div(work->tasks, work->least);

@@ -44,7 +44,8 @@ static void ready_row(const struct weft__experts_work *work,
         launch->round(&row, 0, launch->x_layout.stride, x, cols, row.head->few);
     }
     if (rows->bf16 >= 0)
-        launch->narrow(x, cols, 1, cols, (int32_t)m, (uint16_t *)weft__experts_at(work, rows->bf16),
+        launch->narrow(x, WEFT_F32, cols, 1, cols, (int32_t)m,
+                       (uint16_t *)weft__experts_at(work, rows->bf16),
                        weft__linear_bf16_stride(cols));
 }
 

@@ -22,6 +22,7 @@ struct work {
     const struct weft__cpu *cpu;
     bool few;                  // rounded rows have the planes for a few rows of X
     bool keeps_x;              // a kernel reads X in f32
+    bool takes_bf16;           // X is bf16 as it comes, and nobody reads it otherwise
     struct weft__rounded acts; // of X
     const float *x;            // f32 rows of X
     int64_t x_stride;
@@ -87,15 +88,23 @@ static const float *ready_row(const struct work *work, int32_t m, float *own)
 // Rows [m, m + rows), those that lie in one another together.
 static void ready_rows(const struct work *work, int32_t m, int32_t rows, int32_t thread)
 {
-    const bool own = work->launch->ready_offset >= 0;
-    const float *x = (const float *)work->args->x + m * work->args->x_stride;
+    const struct weft__linear_launch *launch = work->launch;
+    const weft_dtype dtype = work->desc->x_dtype;
+    const int64_t stride = work->args->x_stride;
+    const bool own = launch->ready_offset >= 0;
+    const void *x = weft__element_at(work->args->x, dtype, m * stride);
+    if (work->takes_bf16) {
+        launch->narrow(x, dtype, stride, rows, work->desc->cols, m, work->x_bf16,
+                       work->x_bf16_stride);
+        return;
+    }
     for (int32_t i = 0; i < rows; i++) {
         const float *row = ready_row(work, m + i, own ? own_row(work, m + i, m, thread) : NULL);
         x = i ? x : row;
     }
     if (work->x_bf16)
-        work->launch->narrow(x, own ? work->desc->cols : work->args->x_stride, rows,
-                             work->desc->cols, m, work->x_bf16, work->x_bf16_stride);
+        launch->narrow(x, WEFT_F32, own ? work->desc->cols : stride, rows, work->desc->cols, m,
+                       work->x_bf16, work->x_bf16_stride);
 }
 
 static void ready_task(void *opaque, int32_t index, int32_t thread)
@@ -221,6 +230,20 @@ static void round_result(const struct work *work, void *buffer, int32_t m, int64
     work->launch->round(&row, r0, end, value, r1 - r0, row.head->few);
 }
 
+// Eight sums side by side: one alone would wait four clocks for each addition.
+static double sum_of_squares(const float *x, int64_t n)
+{
+    enum { SUMS = 8 };
+    double sum[SUMS] = {0};
+    int64_t i = 0;
+    for (; i + SUMS <= n; i += SUMS)
+        for (int j = 0; j < SUMS; j++)
+            sum[j] += (double)x[i + j] * x[i + j];
+    for (; i < n; i++)
+        sum[0] += (double)x[i] * x[i];
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
 // y * weights of the next norm, rounded, and the sums of squares of y.
 static void emit_next_row(const struct work *work, int32_t m, int64_t r0, int64_t r1)
 {
@@ -232,16 +255,12 @@ static void emit_next_row(const struct work *work, int32_t m, int64_t r0, int64_
     for (int64_t r = r0; r < r1; r += WEFT__ROUNDED_STEP) {
         int64_t n = r1 - r < WEFT__ROUNDED_STEP ? r1 - r : WEFT__ROUNDED_STEP;
         float value[WEFT__ROUNDED_STEP];
-        double squares = 0;
         weft_dtype dtype = work->desc->y_dtype;
         weft__elements_widen(weft__element_at(part->y, dtype, m * part->y_stride + r), dtype, n,
                              value);
-        for (int64_t i = 0; i < n; i++) {
-            squares += (double)value[i] * value[i];
-            if (args->next_weight)
-                value[i] *= args->next_weight[r + i] + plus;
-        }
-        row.squares[r / WEFT__ROUNDED_STEP] = squares;
+        row.squares[r / WEFT__ROUNDED_STEP] = sum_of_squares(value, n);
+        for (int64_t i = 0; args->next_weight && i < n; i++)
+            value[i] *= args->next_weight[r + i] + plus;
         round_result(work, args->next, m, r, r + n, value);
     }
 }
@@ -325,9 +344,37 @@ static void multiply_staged(const struct work *work, int32_t p, struct range at,
     finish(work, p, at, stage);
 }
 
+struct taker {
+    const struct work *work;
+    int32_t p, m0;
+};
+
+static void take(void *opaque, float *results, int64_t stride, int32_t m, int32_t count,
+                 int64_t row, int64_t rows)
+{
+    const struct taker *taker = opaque;
+    const struct range at = {taker->m0 + m, taker->m0 + m + count, row, row + rows};
+    finish(taker->work, taker->p, at, &(struct stage){{results, NULL}, stride});
+}
+
+// Does the kernel of part p hand over what something follows? Rounded rows come in whole steps, gates in two parts.
+static bool delivers(const struct work *work, int32_t p)
+{
+    return work->kernels[p]->delivers && weft__linear_together(work->desc) == 1 &&
+           !(work->desc->flags & (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT));
+}
+
 static void multiply_range(const struct work *work, int32_t p, struct range at, int32_t thread)
 {
     const struct weft__linear_launch *launch = work->launch;
+    if (launch->stage_floats && delivers(work, p)) {
+        struct taker taker = {work, p, at.m0};
+        struct weft__linear_call call = call_for(work, p, at.m0, at.m1);
+        call.take = take;
+        call.taker = &taker;
+        work->kernels[p]->run(&call, at.r0, at.r1);
+        return;
+    }
     if (launch->stage_floats) {
         float *floats = (float *)(void *)(work->workspace + launch->stage_offset) +
                         weft__linear_together(work->desc) * thread * launch->stage_floats;
@@ -479,6 +526,8 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
         work.x = (const float *)(void *)(workspace + launch->x_offset);
         work.x_stride = desc->cols;
     }
+    work.takes_bf16 = work.x_bf16 && desc->x_dtype == WEFT_BF16 && !desc->norm && !work.keeps_x &&
+                      !launch->rounds;
     bool alone =
         weft__plan_linear_alone(launch->bytes, args->batch, weft__cpu_of(plan->context)->threads);
     begin_results(&work);

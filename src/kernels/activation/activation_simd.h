@@ -4,6 +4,9 @@
 // Far below 0 all of them vanish: x is kept above -128 there, so that -infinity gives 0 and not NaN.
 #include "src/kernels/activation/activation_kernel.h"
 #include "src/kernels/cpu/vf32_elements.h"
+#include "src/kernels/element.h"
+
+enum { ROWS_AHEAD = 8 };
 
 static inline vf32 one_over_one_plus_exp(vf32 x)
 {
@@ -35,22 +38,47 @@ static inline vf32 polynomial(vf32 x, const float *coefficients, int count)
     return p;
 }
 
-// x Phi(x), Phi the normal distribution. Near 0, Phi = 1/2 + x P(x^2). Else its tail is
-// Phi(-t) = exp(-t^2 / 2) Q(s) with s = 1 / (1 + t/4), good to t = 5.7, where the tail no longer counts.
-// P and Q by Remez's algorithm, within 2^-27.
+// x Phi(x), Phi the normal distribution, whose tail is Phi(-t) = 2^P(t): its logarithm is smooth from 0, where it is -1, to
+// where it no longer counts, and P falls ever faster behind that. P by Remez's algorithm over 0 <= t <= 5.6, its error
+// weighted by what of Phi is promised: 0.001 of that.
+static const float gelu_tail[] = {-5.849157047e-8f,
+                                  1.425982972e-6f,
+                                  -1.545332674e-5f,
+                                  9.54141632e-5f,
+                                  -0.0003258257865f,
+                                  6.522725937e-5f,
+                                  0.006895624649f,
+                                  -0.05242112954f,
+                                  -0.4592238913f,
+                                  -1.151104131f,
+                                  -1};
+
 static inline vf32 gelu(vf32 x, float cap)
 {
     (void)cap;
-    static const float p[] = {-7.530306215e-6f, 0.0001131436469f, -0.001185984698f,
-                              0.00997317093f,   -0.06649033235f,  0.3989422787f};
-    static const float q[] = {-0.07623031011f, 0.2554424829f,  -0.06166910647f, 0.01175164081f,
-                              0.234888271f,    0.01491645509f, 0.1235669912f,   -0.002666426799f};
-    vf32 kept = vf32_max(vf32_set1(-128), x), t = vf32_abs(kept), square = vf32_mul(t, t);
-    vf32 s = vf32_div(vf32_set1(1), vf32_fma(t, vf32_set1(0.25f), vf32_set1(1)));
-    vf32 tail = vf32_mul(polynomial(s, q, 8), vf32_exp(vf32_mul(square, vf32_set1(-0.5f))));
-    vf32 far = vf32_select_less(kept, vf32_zero(), tail, vf32_sub(vf32_set1(1), tail));
-    vf32 near = vf32_fma(kept, polynomial(square, p, 6), vf32_set1(0.5f));
-    return vf32_mul(kept, vf32_select_less(t, vf32_set1(1), near, far));
+    vf32 kept = vf32_max(vf32_set1(-128), x), t = vf32_abs(kept);
+    vf32 tail = vf32_exp2(polynomial(t, gelu_tail, 11));
+    return vf32_mul(kept, vf32_select_less(kept, vf32_zero(), tail, vf32_sub(vf32_set1(1), tail)));
+}
+
+static inline void gelu_all(vf32 x[VF32_TOGETHER], float cap)
+{
+    (void)cap;
+    vf32 t[VF32_TOGETHER], tail[VF32_TOGETHER];
+    VF32_UNROLL
+    for (int i = 0; i < VF32_TOGETHER; i++) {
+        x[i] = vf32_max(vf32_set1(-128), x[i]);
+        t[i] = vf32_abs(x[i]);
+        tail[i] = vf32_set1(gelu_tail[0]);
+    }
+    VF32_UNROLL
+    for (int n = 1; n < 11; n++)
+        vf32_fma_all(tail, t, gelu_tail[n]);
+    vf32_exp2_all(tail);
+    VF32_UNROLL
+    for (int i = 0; i < VF32_TOGETHER; i++)
+        x[i] = vf32_mul(
+            x[i], vf32_select_less(x[i], vf32_zero(), tail[i], vf32_sub(vf32_set1(1), tail[i])));
 }
 
 static inline vf32 softcap(vf32 x, float cap)
@@ -64,18 +92,69 @@ static inline vf32 none(vf32 x, float cap)
     return x;
 }
 
-static inline void apply(const struct weft__activation_launch *launch,
-                         const weft_activation_args *args, int64_t row,
-                         vf32 (*function)(vf32, float))
+// Where a vector of a row lies, in elements.
+struct place {
+    int64_t x, up, y, ahead;
+};
+
+// A function of several vectors, whose chains of operations go side by side only where a text of its own says so.
+#define ONE_BY_ONE(kind)                                                                           \
+    static inline void kind##_all(vf32 x[VF32_TOGETHER], float cap)                                \
+    {                                                                                              \
+        VF32_UNROLL                                                                                \
+        for (int i = 0; i < VF32_TOGETHER; i++)                                                    \
+            x[i] = kind(x[i], cap);                                                                \
+    }
+
+ONE_BY_ONE(silu)
+ONE_BY_ONE(gelu_tanh)
+ONE_BY_ONE(softcap)
+ONE_BY_ONE(none)
+
+struct function {
+    vf32 (*one)(vf32 x, float cap);
+    void (*all)(vf32 x[VF32_TOGETHER], float cap);
+};
+
+static inline void store(const struct weft__activation_launch *launch,
+                         const weft_activation_args *args, const struct place *at, int64_t i, int n,
+                         vf32 value)
 {
     const weft_dtype x_dtype = launch->x_dtype, y_dtype = launch->y_dtype;
-    const int64_t x = row * args->x_stride, up = row * args->up_stride, y = row * args->y_stride;
-    for (int64_t i = 0; i < launch->dim; i += VF32_LANES) {
-        int n = launch->dim - i < VF32_LANES ? (int)(launch->dim - i) : VF32_LANES;
-        vf32 value = function(vf32_load_element(args->x, x_dtype, x + i, n), launch->cap);
-        if (args->up)
-            value = vf32_mul(value, vf32_load_element(args->up, x_dtype, up + i, n));
-        vf32_store_element(args->y, y_dtype, y + i, value, n);
+    __builtin_prefetch(weft__element_to(args->y, y_dtype, at->ahead + i), 1, 3);
+    if (args->up)
+        value = vf32_mul(value, vf32_load_element(args->up, x_dtype, at->up + i, n));
+    vf32_store_element(args->y, y_dtype, at->y + i, value, n);
+}
+
+static inline void apply_all(const struct weft__activation_launch *launch,
+                             const weft_activation_args *args, const struct place *at, int64_t i,
+                             struct function function)
+{
+    vf32 x[VF32_TOGETHER];
+    VF32_UNROLL
+    for (int n = 0; n < VF32_TOGETHER; n++)
+        x[n] = vf32_load_element(args->x, launch->x_dtype, at->x + i + n * VF32_LANES, VF32_LANES);
+    function.all(x, launch->cap);
+    VF32_UNROLL
+    for (int n = 0; n < VF32_TOGETHER; n++)
+        store(launch, args, at, i + n * VF32_LANES, VF32_LANES, x[n]);
+}
+
+// A block of results of a product has short rows far apart: lines of y are asked for some rows ahead.
+static inline void apply(const struct weft__activation_launch *launch,
+                         const weft_activation_args *args, int64_t row, struct function function)
+{
+    enum { STEP = VF32_TOGETHER * VF32_LANES };
+    const struct place at = {row * args->x_stride, row * args->up_stride, row * args->y_stride,
+                             (row + ROWS_AHEAD) * args->y_stride};
+    int64_t i = 0;
+    for (; i + STEP <= launch->dim; i += STEP)
+        apply_all(launch, args, &at, i, function);
+    for (; i < launch->dim; i += VF32_LANES) {
+        const int n = launch->dim - i < VF32_LANES ? (int)(launch->dim - i) : VF32_LANES;
+        const vf32 x = vf32_load_element(args->x, launch->x_dtype, at.x + i, n);
+        store(launch, args, &at, i, n, function.one(x, launch->cap));
     }
 }
 
@@ -86,5 +165,5 @@ static inline void apply(const struct weft__activation_launch *launch,
                                          int64_t row1)                                             \
     {                                                                                              \
         for (int64_t row = row0; row < row1; row++)                                                \
-            apply(launch, args, row, kind);                                                        \
+            apply(launch, args, row, (struct function){kind, kind##_all});                         \
     }

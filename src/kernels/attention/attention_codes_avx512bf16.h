@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16 in registers (attention_widen_avx512.h), and
-// the softmax of all pairs. Part of attention_pairs_avx512bf16.c; attention_few_amx.c takes the softmax.
+// the softmax and queries of pairs. Part of attention_pairs_avx512bf16.c; attention_few_amx.c takes the softmax.
 //
-//      keys     of two, 32 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike
+//      keys     of two, 32 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike.
+//               For 16 rows of one, 64 codes -> the same
 //      values   of two keys, 64 columns: unpacked to pairs first, then the same -> 4 vectors of 16 columns. In part l,
 //               vector v has columns 16 l + 4 v .. 16 l + 4 v + 3
 #ifndef WEFT_KERNELS_ATTENTION_CODES_AVX512BF16_H
@@ -11,9 +12,85 @@
 #include "src/kernels/attention/attention_lanes_avx512.h"
 #include "src/kernels/attention/attention_widen_avx512.h"
 
-INLINE __m512 add_pair(__m512 sum, __m512i values, const uint32_t *weight)
+// 64 codes from `column` on of `dim`, those that there are.
+INLINE __m512i load_codes(const char *codes, const int32_t dim, int32_t column)
 {
-    return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)_mm512_set1_epi32((int32_t)*weight));
+    if (__builtin_constant_p(dim) && dim % CODE_GROUP == 0)
+        return _mm512_loadu_si512(codes);
+    return _mm512_maskz_loadu_epi8(codes_from(dim, column), codes);
+}
+
+INLINE __m512 add_pair(__m512 sum, __m512i values, __m512i weights)
+{
+    return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)weights);
+}
+
+// Weights of two keys and one row, for all columns. Once: loaded once for what they meet, else by the products themselves.
+INLINE __m512i weights_of(const uint32_t *weight, const bool once)
+{
+    __m512i weights = _mm512_set1_epi32((int32_t)*weight);
+    if (once)
+        WEFT__IN_REGISTER(weights);
+    return weights;
+}
+
+INLINE void load_weights(const uint32_t *weight, const int rows, const bool once,
+                         __m512i weights[VALUE_ROWS])
+{
+    VF32_UNROLL
+    for (int r = 0; r < rows; r++)
+        weights[r] = weights_of(weight + r, once);
+}
+
+// Elements [i, i + 32) of row r's query, those that there are, in pairs of bf16, to which they are rounded where they are none.
+INLINE __m512i pairs_of_query(const struct rows *s, int32_t r, int32_t i)
+{
+    const struct weft__attention_call *call = s->call;
+    const int32_t left = call->k.dim - i;
+    if (r >= s->rows)
+        return _mm512_setzero_si512();
+    const int64_t token =
+        call->lengths.cu_q_lens[s->tile->seq] + (int64_t)weft__attention_token(call, s->tile, r);
+    const int64_t at =
+        token * call->q_token_stride + weft__attention_head(call, s->tile, r) * call->q_head_stride;
+    if (call->q_dtype == WEFT_BF16)
+        return _mm512_maskz_loadu_epi16(left < 32 ? (1u << left) - 1 : UINT32_MAX,
+                                        (const uint16_t *)call->q + at + i);
+    float wide[WEFT__ATTENTION_MAX_DIM];
+    const float *x = wide;
+    if (call->q_dtype == WEFT_F32)
+        x = (const float *)call->q + at;
+    else
+        weft__attention_query(call, s->tile, r, wide);
+    const int first = left < LANES ? left : LANES, second = left < 32 ? left - first : LANES;
+    return (__m512i)_mm512_cvtne2ps_pbh(
+        second > 0 ? vf32_load_n(x + i + LANES, second) : vf32_zero(), vf32_load_n(x + i, first));
+}
+
+// Queries of a tile over keys of bf16, four rows by a line at a time, as place_of_pair() says.
+static inline void load_pairs(const struct rows *s, const int lanes)
+{
+    for (int32_t r = 0; r < s->blocks * lanes; r += 4)
+        for (int32_t i = 0; i < s->pairs; i += LINE_PAIRS) {
+            __m512i row[4], two[4];
+            VF32_UNROLL
+            for (int n = 0; n < 4; n++)
+                row[n] = pairs_of_query(s, r + n, 2 * i);
+            VF32_UNROLL
+            for (int n = 0; n < 2; n++) {
+                two[n] = _mm512_unpacklo_epi32(row[2 * n], row[2 * n + 1]);
+                two[n + 2] = _mm512_unpackhi_epi32(row[2 * n], row[2 * n + 1]);
+            }
+            uint32_t *q =
+                s->q + (int64_t)(r / lanes) * s->pairs * lanes + i * lanes + r % lanes / 4 * LANES;
+            VF32_UNROLL
+            for (int h = 0; h < 2; h++) {
+                _mm512_storeu_si512(q + (2 * h) * 4 * lanes,
+                                    _mm512_unpacklo_epi64(two[2 * h], two[2 * h + 1]));
+                _mm512_storeu_si512(q + (2 * h + 1) * 4 * lanes,
+                                    _mm512_unpackhi_epi64(two[2 * h], two[2 * h + 1]));
+            }
+        }
 }
 
 // Scores of a block of rows to weights and what the rows have come to: the online softmax.
@@ -41,12 +118,15 @@ INLINE void weigh_lanes(const struct rows *s, const int lanes, int32_t b)
     for (int v = 0; v < vectors; v += STEP) {
         __m512 p[STEP];
         VF32_UNROLL
+        for (int i = 0; i < STEP; i++)
+            p[i] = vf32_sub(_mm512_loadu_ps(scores + (v + i) * LANES), from);
+        vf32_exp2_all(p);
+        VF32_UNROLL
         for (int i = 0; i < STEP; i++) {
-            const __m512 x = _mm512_loadu_ps(scores + (v + i) * LANES);
-            p[i] = vf32_exp2(vf32_sub(x, from));
             total[i] = vf32_add(total[i], p[i]);
             if (s->scaled)
-                p[i] = scale_weights(p[i], x, _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
+                p[i] = scale_weights(p[i], _mm512_loadu_ps(scores + (v + i) * LANES),
+                                     _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
         }
         VF32_UNROLL
         for (int i = 0; i < STEP; i += 2)
@@ -77,6 +157,63 @@ WEIGH(16)
 INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
 {
     (lanes == 4 ? weigh_4 : lanes == 8 ? weigh_8 : weigh_16)(s, b);
+}
+
+// Pair `part` of every four.
+INLINE __m512i spread(__m512i pairs, const int part)
+{
+    switch (part) {
+    case 0: return _mm512_shuffle_epi32(pairs, 0x00);
+    case 1: return _mm512_shuffle_epi32(pairs, 0x55);
+    case 2: return _mm512_shuffle_epi32(pairs, 0xaa);
+    default: return _mm512_shuffle_epi32(pairs, 0xff);
+    }
+}
+
+// sums[key][four rows] += their products with 16 pairs of KEY_SCORES / lanes keys.
+INLINE void score_pairs(const int lanes, const uint32_t *q, const __m512i *k, __m512 *sums)
+{
+    const int fours = lanes / 4, keys = KEY_SCORES / lanes;
+    VF32_UNROLL
+    for (int part = 0; part < 4; part++) {
+        __m512i x[4];
+        VF32_UNROLL
+        for (int i = 0; i < fours; i++) {
+            x[i] = _mm512_loadu_si512(q + (part * fours + i) * LANES);
+            WEFT__IN_REGISTER(x[i]);
+        }
+        VF32_UNROLL
+        for (int j = 0; j < keys; j++) {
+            const __m512bh y = (__m512bh)spread(k[j], part);
+            VF32_UNROLL
+            for (int i = 0; i < fours; i++)
+                sums[j * fours + i] = _mm512_dpbf16_ps(sums[j * fours + i], (__m512bh)x[i], y);
+        }
+    }
+}
+
+// The parts of 128 bits of four sums added up: part i is what sum i comes to.
+INLINE __m512 add_parts(const __m512 sums[4])
+{
+    const __m512 a = vf32_add(_mm512_shuffle_f32x4(sums[0], sums[1], 0x44),
+                              _mm512_shuffle_f32x4(sums[0], sums[1], 0xee));
+    const __m512 b = vf32_add(_mm512_shuffle_f32x4(sums[2], sums[3], 0x44),
+                              _mm512_shuffle_f32x4(sums[2], sums[3], 0xee));
+    return vf32_add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+
+// The sums of KEY_SCORES / lanes keys from `key` on of the block become scores, times `scale`.
+INLINE void store_scores(const struct rows *s, const int lanes, int32_t key, float scale,
+                         const __m512 sums[KEY_SCORES / 4])
+{
+    const __m512i order = _mm512_setr_epi32(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+    VF32_UNROLL
+    for (int v = 0; v < KEY_SCORES / LANES; v++) {
+        __m512 x = vf32_mul(vf32_set1(scale), add_parts(sums + 4 * v));
+        if (lanes < LANES)
+            x = _mm512_permutexvar_ps(order, x);
+        _mm512_storeu_ps(s->scores + (key * lanes / LANES + v) * LANES, x);
+    }
 }
 
 // Codes [column, column + 32) of two keys, those that there are.
@@ -179,6 +316,35 @@ INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_t
                          vf32_mul(vf32_set1(scale), x[i]));
 }
 
+// The same of KEY_SCORES / LANES keys for 16 rows, which are worth a vector of one key: of 64 codes, in each part of 128 bits
+// those from 16 part on, 0..7 and 8..15.
+INLINE void score_codes_of_many(const struct rows *s, weft_dtype kv, const struct code_table *table,
+                                const int32_t dim, const uint32_t *q, int32_t key, float scale,
+                                const bool ahead)
+{
+    const char *pool = s->call->k.data;
+    const int64_t *at = s->at + key;
+    __m512 sums[KEY_SCORES / 4];
+    VF32_UNROLL
+    for (int i = 0; i < KEY_SCORES / 4; i++)
+        sums[i] = _mm512_setzero_ps();
+    for (int32_t column = 0; column < dim; column += CODE_GROUP) {
+        __m512i halves[KEY_SCORES / LANES][2], k[2][KEY_SCORES / LANES];
+        VF32_UNROLL
+        for (int j = 0; j < KEY_SCORES / LANES; j++) {
+            if (ahead)
+                ask_codes(pool, at + j, column);
+            widen_codes(kv, table, load_codes(pool + at[j] + column, dim, column), halves[j]);
+            k[0][j] = halves[j][0];
+            k[1][j] = halves[j][1];
+        }
+        VF32_UNROLL
+        for (int h = 0; h < 2; h++, q += LINE_PAIRS * LANES)
+            score_pairs(LANES, q, k[h], sums);
+    }
+    store_scores(s, LANES, key, scale, sums);
+}
+
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and 32
 // columns of group `g` from half `half` on, `halves` times. `apart`: a row alone, for which keys that it does not see
 // have values of 0.
@@ -212,6 +378,8 @@ INLINE void add_codes(const struct rows *s, weft_dtype kv, const struct code_tab
             _mm512_maskz_loadu_epi8(!apart || seen >> j & 1 ? mask : 0, pool + at[0]);
         const __m512i odd =
             _mm512_maskz_loadu_epi8(!apart || seen >> (j + 1) & 1 ? mask : 0, pool + at[1]);
+        __m512i weights[VALUE_ROWS];
+        load_weights(weight, rows, true, weights);
         VF32_UNROLL
         for (int h = 0; h < halves; h++) {
             __m512i pairs[2];
@@ -224,7 +392,7 @@ INLINE void add_codes(const struct rows *s, weft_dtype kv, const struct code_tab
                 VF32_UNROLL
             for (int v = 0; v < 2; v++) {
                 __m512 *sum = &sums[r * 2 * halves + 2 * h + v];
-                *sum = add_pair(*sum, pairs[v], weight + r);
+                *sum = add_pair(*sum, pairs[v], weights[r]);
             }
         }
     }

@@ -78,7 +78,8 @@ struct weft__attention_cuda_launch {
     int32_t wgmma_rows;     // of a block of prefill by warpgroups
     int32_t wgmma_box_rows; // of the boxes that its tiles come in, 0: they do not
     uint32_t wgmma_blocks, wgmma_shared_bytes;
-    int32_t token_splits; // blocks of a cluster of token
+    int32_t wgmma_set_keys; // attention_device.h
+    int32_t token_splits;   // blocks of a cluster of token
     uint32_t token_shared_bytes;
     struct weft__rope_frequencies frequencies; // of append
     const void *turns;                         // on the device

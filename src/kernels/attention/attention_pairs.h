@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What attention by products of pairs (attention_pairs_avx512bf16.c) keeps for the rows of a tile, and what they see.
 //
-//      q       [block of rows][vector][row][pair of elements]  pairs of bf16; of codes in the order of unpacking
-//                                                              (attention_codes_avx512bf16.h)
+//      q       [block of rows][vector][16]                     pairs of bf16 (place_of_pair()); of codes in the order of
+//                                                              unpacking (attention_codes_avx512bf16.h)
 //      scores  [vector][lane]                                  f32
 //      weight  [block of rows][pair of keys][row]              pairs of bf16
 //      acc     [block of rows][group of columns][row][16 ..]   f32, columns in the order of unpacking (store_row())
@@ -22,7 +22,8 @@ enum {
     PAIRS = BLOCK / 2,
     GROUP = 32,      // columns: a line of a value
     CODE_GROUP = 64, // the same of codes of a byte
-    KEY_STEP = 8,    // keys whose scores grow together
+    KEY_SCORES = 64, // of keys times rows that grow together
+    FOUR_KEYS = 8,   // keys of four rows, the same
     TWO_CODES = 32,  // of each of two keys, which are a vector
     TWO_PAIRS = 8,   // of elements of each, which are a vector of bf16
     UNIT_SUMS = 8,   // of codes, sums of products that grow together
@@ -120,8 +121,7 @@ static struct rows lay_out(const struct weft__attention_call *call,
     s.blocks = (int32_t)row_blocks(s.rows);
     s.columns = group_of(k->dtype);
     s.groups = (int32_t)groups_of(v->dim, s.columns);
-    s.pairs =
-        is_code(k->dtype) ? (int32_t)groups_of(k->dim, CODE_GROUP) * (CODE_GROUP / 2) : k->dim / 2;
+    s.pairs = (int32_t)groups_of(k->dim, s.columns) * s.columns / 2;
     s.scaled = k->scales || v->scales;
     const int64_t padded = (int64_t)s.blocks * LANES;
     s.scores = take(&at, BLOCK * LANES);
@@ -146,16 +146,27 @@ static struct rows lay_out(const struct weft__attention_call *call,
     return s;
 }
 
+// Where pair i of row r lies in a block of rows. For products of four rows: 16 pairs, four times every fourth (alone: four times four); of codes as
+// unpacking leaves 64 of them, in each part of 16 the first eight and the others. Few rows of codes: 16 pairs of a row, each 8 in
+// two halves.
+INLINE int32_t place_of_pair(const bool codes, const int lanes, int32_t r, int32_t i)
+{
+    if (codes && lanes < LANES)
+        return ((i / 16 * 2 + i % 8 / 4) * lanes + r) * TWO_PAIRS + i % 16 / 8 * 4 + i % 4;
+    if (lanes == 4)
+        return i / 4 * LANES + r * 4 + i % 4;
+    const int32_t line = codes ? i / 32 * 2 + i % 8 / 4 : i / LINE_PAIRS;
+    const int32_t part = codes ? i % 32 / 8 : i % LINE_PAIRS / 4;
+    return line * LINE_PAIRS * lanes + i % 4 * 4 * lanes + r / 4 * LANES + part * 4 + r % 4;
+}
+
 // The pairs of a query to their places.
 static void place_query(const struct rows *s, const int lanes, int32_t r, const uint32_t *row)
 {
-    uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes * (LANES / lanes);
-    uint32_t *codes = s->q + (int64_t)(r / lanes) * s->pairs * lanes + r % lanes * TWO_PAIRS;
+    uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes;
+    const bool codes = is_code(s->call->k.dtype);
     for (int32_t i = 0; i < s->call->k.dim / 2; i++)
-        if (is_code(s->call->k.dtype)) // 16 pairs: each 8 in two halves
-            codes[(i / 16 * 2 + i % 8 / 4) * lanes * TWO_PAIRS + i % 16 / 8 * 4 + i % 4] = row[i];
-        else
-            q[i / (LANES / lanes) * LANES + i % (LANES / lanes)] = row[i];
+        q[place_of_pair(codes, lanes, r % lanes, i)] = row[i];
 }
 
 // Queries of a tile. They are bf16, or are rounded to it.

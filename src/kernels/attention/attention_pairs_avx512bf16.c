@@ -2,10 +2,9 @@
 // Attention over caches of bf16 and of codes of a byte by products of pairs: vdpbf16ps multiplies twice as many numbers
 // as an f32 multiply-add of the same width. Queries are bf16, weights are rounded to it, sums are f32.
 //
-// Lanes are rows. A pair of elements of a key, broadcast from where it lies, meets 16 rows; so keys are not turned round,
-// and the softmax goes through a block without looking across lanes. Of 8 rows a vector has two pairs of elements, of 4 rows
-// four, and as many lanes are added up at the end: a vector of scores is of that many keys then (row_of(), key_of()).
-// attention_pairs.h says where things lie.
+// A vector of a key is spread four ways, every fourth pair of elements four times each, and meets the same pairs of four rows, so
+// that a load of queries serves several keys and of a sum four lanes are added up (few rows: score_keys_of_four()). Lanes of scores are rows: of 8 rows a vector has
+// two keys, of 4 rows four (row_of(), key_of()). attention_pairs.h says where things lie.
 //
 // The keys of a block are scored for all blocks of rows, then come its values; each asks for the lines of the next block
 // while it goes, as attention_few.h does.
@@ -24,73 +23,71 @@ INLINE void ask(const char *pool, const int64_t *at, int64_t column)
     __builtin_prefetch(pool + 2 * (at[BLOCK] + column), 0, 2);
 }
 
-INLINE __m512 dot(const int lanes, __m512 sum, __m512i q, const char *pairs)
+// Four keys' sums, of which each part of 128 bits is a row's: what lanes come to, keys beside each other.
+INLINE __m512 add_four_lanes(const __m512 k[4])
 {
-    int32_t one;
-    int64_t two;
-    __m512i k;
-    if (lanes == 16) {
-        memcpy(&one, pairs, sizeof one);
-        k = _mm512_set1_epi32(one);
-    } else if (lanes == 8) {
-        memcpy(&two, pairs, sizeof two);
-        k = _mm512_set1_epi64(two);
-    } else {
-        k = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)pairs));
-    }
-    return _mm512_dpbf16_ps(sum, (__m512bh)q, (__m512bh)k);
+    const __m512 a = vf32_add(_mm512_unpacklo_ps(k[0], k[1]), _mm512_unpackhi_ps(k[0], k[1]));
+    const __m512 b = vf32_add(_mm512_unpacklo_ps(k[2], k[3]), _mm512_unpackhi_ps(k[2], k[3]));
+    return vf32_add(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
 }
 
-// Adds up what lanes have of the same score: KEY_STEP vectors of a key each become vectors of scores.
-INLINE void add_lanes(const int lanes, __m512 *x)
-{
-    for (int i = 0; i < KEY_STEP / 2 && lanes == 8; i++) {
-        __m512 a = x[2 * i], b = x[2 * i + 1];
-        x[i] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
-    }
-    for (int i = 0; i < KEY_STEP / 4 && lanes == 4; i++) {
-        __m512 *k = x + 4 * i;
-        __m512 a = _mm512_add_ps(_mm512_unpacklo_ps(k[0], k[1]), _mm512_unpackhi_ps(k[0], k[1]));
-        __m512 b = _mm512_add_ps(_mm512_unpacklo_ps(k[2], k[3]), _mm512_unpackhi_ps(k[2], k[3]));
-        x[i] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
-    }
-}
-
-// Scores of KEY_STEP keys from `key` on of the block, times `scale`.
+// Scores of KEY_SCORES / lanes keys from `key` on of the block, times `scale`, of 8 or 16 rows.
 INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q, int32_t key,
                        float scale, const bool ahead)
 {
-    const int together = LANES / lanes; // pairs of elements
     const char *pool = s->call->k.data;
     const int64_t *at = s->at + key;
-    const int64_t pairs = s->pairs;
-    const char *keys[KEY_STEP];
-    __m512 sums[KEY_STEP];
+    const int32_t pairs = s->call->k.dim / 2;
+    const int keys = KEY_SCORES / lanes;
+    __m512 sums[KEY_SCORES / 4];
     VF32_UNROLL
-    for (int j = 0; j < KEY_STEP; j++) {
-        keys[j] = pool + 2 * at[j];
-        sums[j] = _mm512_setzero_ps();
+    for (int i = 0; i < KEY_SCORES / 4; i++)
+        sums[i] = _mm512_setzero_ps();
+    for (int32_t i = 0; i < pairs; i += LINE_PAIRS, q += LINE_PAIRS * lanes) {
+        const __mmask16 mask = vf32_first(pairs - i < LINE_PAIRS ? pairs - i : LINE_PAIRS);
+        __m512i k[KEY_SCORES / 8];
+        VF32_UNROLL
+        for (int j = 0; j < keys; j++) {
+            if (ahead)
+                ask(pool, at + j, 2 * i);
+            k[j] = _mm512_maskz_loadu_epi32(mask, pool + 2 * at[j] + 4 * i);
+        }
+        score_pairs(lanes, q, k, sums);
     }
-    for (int64_t i = 0; i < pairs;) {
-        const int64_t end = i + LINE_PAIRS < pairs ? i + LINE_PAIRS : pairs;
+    store_scores(s, lanes, key, scale, sums);
+}
+
+// The same of FOUR_KEYS keys for four rows: four pairs of a key, four times each, meet those of all rows.
+INLINE void score_keys_of_four(const struct rows *s, const uint32_t *q, int32_t key, float scale,
+                               const bool ahead)
+{
+    const char *pool = s->call->k.data;
+    const int64_t *at = s->at + key;
+    const int32_t pairs = s->call->k.dim / 2; // heads are multiples of 8 elements
+    __m512 sums[FOUR_KEYS];
+    VF32_UNROLL
+    for (int j = 0; j < FOUR_KEYS; j++)
+        sums[j] = _mm512_setzero_ps();
+    for (int32_t i = 0; i < pairs;) {
+        const int32_t end = i + LINE_PAIRS < pairs ? i + LINE_PAIRS : pairs;
         if (ahead)
             VF32_UNROLL
-        for (int j = 0; j < KEY_STEP; j++)
+        for (int j = 0; j < FOUR_KEYS; j++)
             ask(pool, at + j, 2 * i);
-        for (; i < end; i += 4) // heads are multiples of 8 elements
+        for (; i < end; i += 4, q += LANES) {
+            const __m512bh x = (__m512bh)_mm512_loadu_si512(q);
             VF32_UNROLL
-        for (int v = 0; v < 4; v += together) {
-            const __m512i x = _mm512_loadu_si512(q + (i + v) * lanes);
-            VF32_UNROLL
-            for (int j = 0; j < KEY_STEP; j++)
-                sums[j] = dot(lanes, sums[j], x, keys[j] + 4 * (i + v));
+            for (int j = 0; j < FOUR_KEYS; j++) {
+                const void *four = pool + 2 * at[j] + 4 * i;
+                const __m512i k = _mm512_broadcast_i32x4(_mm_loadu_si128(four));
+                sums[j] = _mm512_dpbf16_ps(sums[j], x, (__m512bh)k);
+            }
         }
     }
-    add_lanes(lanes, sums);
     VF32_UNROLL
-    for (int j = 0; j < KEY_STEP / together; j++)
-        _mm512_storeu_ps(s->scores + (key / together + j) * LANES,
-                         _mm512_mul_ps(_mm512_set1_ps(scale), sums[j]));
+    for (int v = 0; v < FOUR_KEYS / 4; v++)
+        _mm512_storeu_ps(s->scores + (key / 4 + v) * LANES,
+                         vf32_mul(vf32_set1(scale), add_four_lanes(sums + 4 * v)));
 }
 
 // Which of the columns from `column` on of a value there are.
@@ -100,6 +97,12 @@ INLINE __mmask32 columns_from(const struct rows *s, int32_t column)
     return rest >= GROUP ? 0xffffffffu : (1u << rest) - 1;
 }
 
+INLINE __m512i load_whole_value(const struct rows *s, int32_t key, int32_t column)
+{
+    return _mm512_loadu_si512((const uint16_t *)(const void *)s->call->v.data + s->values_at[key] +
+                              column);
+}
+
 INLINE __m512i load_value(const struct rows *s, int32_t key, int32_t column, __mmask32 mask)
 {
     return _mm512_maskz_loadu_epi16(mask, (const uint16_t *)(const void *)s->call->v.data +
@@ -107,9 +110,10 @@ INLINE __m512i load_value(const struct rows *s, int32_t key, int32_t column, __m
 }
 
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and `groups`
-// times 32 columns from group `g` on.
+// times 32 columns from group `g` on, which are `whole`: a mask of a load takes a product's place. Of four rows the products load
+// weights themselves, which costs less than it saves.
 INLINE void add_values(const struct rows *s, const int lanes, const int rows, const int groups,
-                       int32_t b, int first, int32_t g, const bool ahead)
+                       int32_t b, int first, int32_t g, const bool ahead, const bool whole)
 {
     const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + first;
     const float *shrink = s->shrink + b * LANES;
@@ -130,6 +134,8 @@ INLINE void add_values(const struct rows *s, const int lanes, const int rows, co
     for (int i = 0; i < groups; i++)
         mask[i] = columns_from(s, (g + i) * GROUP);
     for (int32_t j = 0; j < s->block->n; j += 2) {
+        __m512i weights[VALUE_ROWS];
+        load_weights(weight + j / 2 * lanes, rows, lanes > 4, weights);
         VF32_UNROLL
         for (int i = 0; i < groups; i++) {
             const int32_t column = (g + i) * GROUP;
@@ -137,13 +143,15 @@ INLINE void add_values(const struct rows *s, const int lanes, const int rows, co
                 ask(pool, s->values_at + j, column);
                 ask(pool, s->values_at + j + 1, column);
             }
-            const __m512i even = load_value(s, j, column, mask[i]);
-            const __m512i odd = load_value(s, j + 1, column, mask[i]);
+            const __m512i even =
+                whole ? load_whole_value(s, j, column) : load_value(s, j, column, mask[i]);
+            const __m512i odd =
+                whole ? load_whole_value(s, j + 1, column) : load_value(s, j + 1, column, mask[i]);
             const __m512i low = _mm512_unpacklo_epi16(even, odd);
             const __m512i high = _mm512_unpackhi_epi16(even, odd);
             VF32_UNROLL
             for (int r = 0; r < rows; r++) {
-                const uint32_t *w = weight + j / 2 * lanes + r;
+                const __m512i w = weights[r];
                 sums[(i * rows + r) * 2] = add_pair(sums[(i * rows + r) * 2], low, w);
                 sums[(i * rows + r) * 2 + 1] = add_pair(sums[(i * rows + r) * 2 + 1], high, w);
             }
@@ -173,7 +181,7 @@ static __attribute__((noinline)) void add_values_apart(const struct rows *s, con
     for (int32_t j = 0; j < s->block->n; j += 2) {
         const __m512i even = load_value(s, j, column, seen >> j & 1 ? mask : 0);
         const __m512i odd = load_value(s, j + 1, column, seen >> (j + 1) & 1 ? mask : 0);
-        const uint32_t *w = weight + j / 2 * lanes;
+        const __m512i w = weights_of(weight + j / 2 * lanes, true);
         sums[0] = add_pair(sums[0], _mm512_unpacklo_epi16(even, odd), w);
         sums[1] = add_pair(sums[1], _mm512_unpackhi_epi16(even, odd), w);
     }
@@ -203,18 +211,34 @@ INLINE bool has_wild_values(const struct rows *s, weft_dtype kv)
     return false;
 }
 
-// The values of the block for the rows of block b.
-INLINE void add_columns(const struct rows *s, const int lanes, int32_t b, const bool ahead)
+INLINE void add_rows(const struct rows *s, const int lanes, int32_t b, int first, const bool ahead)
 {
+    const int rows = lanes < VALUE_ROWS ? lanes : VALUE_ROWS;
     int32_t g = 0;
     for (; lanes == 4 && g + 2 <= s->groups; g += 2)
-        add_values(s, lanes, 4, 2, b, 0, g, ahead);
-    for (; g < s->groups; g++) {
-        add_values(s, lanes, lanes < VALUE_ROWS ? lanes : VALUE_ROWS, 1, b, 0, g, ahead);
-        if (lanes > VALUE_ROWS && b * lanes + VALUE_ROWS < s->rows)
-            add_values(s, lanes, VALUE_ROWS, 1, b, VALUE_ROWS, g, false);
-    }
+        add_values(s, lanes, rows, 2, b, first, g, ahead, false);
+    for (; g < s->groups; g++)
+        if (lanes == LANES && (g + 1) * GROUP <= s->call->v.dim)
+            add_values(s, lanes, rows, 1, b, first, g, ahead, true);
+        else
+            add_values(s, lanes, rows, 1, b, first, g, ahead, false);
 }
+
+// The values of the block for the rows of block b, eight at a time, so that each is loaded once for them, or four by 64 columns.
+#define ADD_COLUMNS(lanes)                                                                         \
+    static __attribute__((noinline)) void add_columns_##lanes(const struct rows *s, int32_t b,     \
+                                                              bool ahead)                          \
+    {                                                                                              \
+        const int32_t rows = s->rows - b * (lanes);                                                \
+        int first = 0;                                                                             \
+        if (ahead)                                                                                 \
+            add_rows(s, lanes, b, 0, true), first = VALUE_ROWS;                                    \
+        for (; first < (lanes) && first < rows; first += VALUE_ROWS)                               \
+            add_rows(s, lanes, b, first, false);                                                   \
+    }
+
+ADD_COLUMNS(8)
+ADD_COLUMNS(16)
 
 static __attribute__((noinline)) void add_codes_apart(const struct rows *s, weft_dtype kv,
                                                       const struct code_table *table,
@@ -240,10 +264,12 @@ INLINE void add_block(const struct rows *s, weft_dtype kv, const struct code_tab
             add_code_columns(s, kv, table, lanes, dim, b, true);
         else if (is_code(kv))
             add_code_columns(s, kv, table, lanes, dim, b, false);
+        else if (lanes > 4)
+            (lanes == 8 ? add_columns_8 : add_columns_16)(s, b, ahead);
         else if (ahead)
-            add_columns(s, lanes, b, true);
+            add_rows(s, lanes, b, 0, true);
         else
-            add_columns(s, lanes, b, false);
+            add_rows(s, lanes, b, 0, false);
     }
 }
 
@@ -262,17 +288,50 @@ static void store_row(const struct rows *s, const int lanes, int32_t row)
     weft__attention_finish(s->call, s->tile, row, s->largest[at], s->sum[at], s->row);
 }
 
-// Scores of the block for the rows of block b, which lie at q.
+// Asks for where the results of a tile go: rows of heads that lie far apart.
+static void ask_results(const struct rows *s)
+{
+    const struct weft__attention_call *call = s->call;
+    for (int32_t r = 0; r < s->rows && !s->tile->partial && call->out_dtype == WEFT_F32; r++) {
+        const int64_t token = (int64_t)call->lengths.cu_q_lens[s->tile->seq] +
+                              weft__attention_token(call, s->tile, r);
+        const float *out = (const float *)call->out + token * call->out_token_stride +
+                           weft__attention_head(call, s->tile, r) * call->out_head_stride;
+        for (int32_t i = 0; i < call->v.dim; i += LANES)
+            __builtin_prefetch(out + i, 1, 3);
+    }
+}
+
+// Scores of the block for a block of rows, whose queries lie at q. Functions of their own, so that nothing else wants their
+// registers.
+#define SCORE_BLOCK(lanes)                                                                         \
+    static __attribute__((noinline)) void score_block_##lanes(                                     \
+        const struct rows *s, const uint32_t *q, float scale, bool ahead)                          \
+    {                                                                                              \
+        int32_t key = 0;                                                                           \
+        for (; ahead && key < s->block->n; key += KEY_SCORES / (lanes))                            \
+            score_keys(s, lanes, q, key, scale, true);                                             \
+        for (; key < s->block->n; key += KEY_SCORES / (lanes))                                     \
+            score_keys(s, lanes, q, key, scale, false);                                            \
+    }
+
+SCORE_BLOCK(8)
+SCORE_BLOCK(16)
+
 INLINE void score_block(const struct rows *s, weft_dtype kv, const struct code_table *table,
                         const int lanes, const int32_t dim, const uint32_t *q, float scale,
                         const bool ahead)
 {
-    const int32_t step = is_code(kv) ? code_step(lanes) : KEY_STEP;
-    for (int32_t key = 0; key < s->block->n; key += step)
-        if (is_code(kv))
-            score_codes(s, kv, table, lanes, dim, q, key, scale, ahead);
-        else
-            score_keys(s, lanes, q, key, scale, ahead);
+    for (int32_t key = 0; is_code(kv) && lanes < LANES && key < s->block->n;
+         key += code_step(lanes))
+        score_codes(s, kv, table, lanes, dim, q, key, scale, ahead);
+    for (int32_t key = 0; is_code(kv) && lanes == LANES && key < s->block->n;
+         key += KEY_SCORES / LANES)
+        score_codes_of_many(s, kv, table, dim, q, key, scale, ahead);
+    for (int32_t key = 0; !is_code(kv) && lanes == 4 && key < s->block->n; key += FOUR_KEYS)
+        score_keys_of_four(s, q, key, scale, ahead);
+    if (!is_code(kv) && lanes > 4)
+        (lanes == 8 ? score_block_8 : score_block_16)(s, q, scale, ahead);
 }
 
 INLINE void attend_block(struct rows *s, weft_dtype kv, const struct code_table *table,
@@ -317,11 +376,13 @@ INLINE void attend_tiles(const struct weft__attention_call *call,
             const bool loaded = same_rows(s.tile, s.block->tile);
             s.tile = s.block->tile;
             if (!loaded)
-                load_queries(&s, lanes);
+                is_code(kv) ? load_queries(&s, lanes) : load_pairs(&s, lanes);
             open_rows(&s, lanes);
             s.all = seen_by_all(&s);
         }
         look(&s);
+        if (ends_tile(s.block))
+            ask_results(&s);
         if (s.by_some)
             attend_block(&s, kv, &table, lanes, dim);
         for (int32_t row = 0; ends_tile(s.block) && row < s.rows; row++)

@@ -210,6 +210,16 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane, const float weight[WE
 
 // --- results --------------------------------------------------------------------------------------
 
+// The longest items of a sequence come first, those of its last rows; blocks take them as they come.
+DEVICE bool item_place(const struct weft__attention_device_args *args, struct place *at,
+                       int32_t index, const struct scan *scan, int32_t before, int32_t)
+{
+    if (!place_find(args, at, index, scan, before))
+        return false;
+    at->row_tile = at->seq.items / args->heads_each - 1 - at->row_tile;
+    return true;
+}
+
 DEVICE bool item_of(const struct weft__attention_device_args *args, int32_t lane, struct item *item)
 {
     struct unit unit;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What the kernels of many queries share: what a block works at, masks and the softmax of a tile in registers, how rows end.
 //
-// The kernel defines what attention_scores.cuh wants, and WARPS (that multiply), WARP_ROWS = 16 WEFT_M, the rows of each, and
-// shared_factors().
+// The kernel defines what attention_scores.cuh wants, and WARPS (that multiply), WARP_ROWS = 16 WEFT_M, the rows of each,
+// shared_factors(), and by item_place() which item comes when.
 #ifndef WEFT_KERNELS_ATTENTION_PREFILL_CUH
 #define WEFT_KERNELS_ATTENTION_PREFILL_CUH
 
@@ -77,6 +77,8 @@ DEVICE void item_set(const struct weft__attention_device_args *args, const struc
 {
     const struct lengths lengths = at->seq.lengths;
     const struct rows rows = rows_of(args, at);
+    if (lane == 0)
+        item->seq = at->seq, item->rows = rows;
     if (lane < WARPS) {
         const int32_t first = lane * WARP_ROWS, last = min(first + WARP_ROWS, rows.count) - 1;
         const int32_t first_token = row_at(args, rows, first).token;
@@ -86,7 +88,6 @@ DEVICE void item_set(const struct weft__attention_device_args *args, const struc
     }
     if (lane > 0)
         return;
-    item->seq = at->seq, item->rows = rows;
     item->end_key = keys_of(args, lengths, row_at(args, rows, rows.count - 1).token).end;
     item->first_key = min(first_key_of(args, lengths, row_at(args, rows, 0).token), item->end_key);
     item->begin = item->first_key / KEYS * KEYS;
@@ -97,14 +98,12 @@ DEVICE void item_set(const struct weft__attention_device_args *args, const struc
     item->planes[0] = args->k, item->planes[1] = args->v;
     for (int32_t i = 0; i < 2; i++)
         item->planes[i].data = (const uint8_t *)item->planes[i].data +
-                               at->kv_head * item->planes[i].head_stride * BYTES;
+                               rows.kv_head * item->planes[i].head_stride * BYTES;
 }
 
-// The longest items of a sequence come first: those of its last rows.
-DEVICE void place_turn(const struct weft__attention_device_args *args, struct place *at)
-{
-    at->row_tile = at->seq.items / args->heads_each - 1 - at->row_tile;
-}
+// Item `index` of the list of all items, if among the scan's sequences; `before` is how many are ahead of theirs. By a warp.
+DEVICE bool item_place(const struct weft__attention_device_args *args, struct place *at,
+                       int32_t index, const struct scan *scan, int32_t before, int32_t lane);
 
 // Slice `index` of the list of all slices of items, and in how many every item is worked at (attention_device.h). False behind
 // the last. By a warp: what the sequences have is looked for by one copy of the text, and once where they are one group.
@@ -129,10 +128,8 @@ DEVICE bool unit_at(const struct weft__attention_device_args *args, int32_t lane
             if (groups > 1)
                 continue;
         }
-        if (place_find(args, at, unit->item, &scan, before)) {
-            place_turn(args, at);
+        if (item_place(args, at, unit->item, &scan, before, lane))
             return true;
-        }
         before += scan_total(&scan);
         if (groups == 1)
             break;
@@ -362,32 +359,54 @@ static __device__ __noinline__ void rows_again(const struct weft__attention_devi
     }
 }
 
+// The end of a row that a lane has a part of: where its results go and what acc is multiplied by. nothing: 0 unless its sum is not finite.
+struct closed {
+    int64_t at;
+    float by, nothing;
+    bool exists;
+};
+
+DEVICE struct closed row_close(const struct weft__attention_device_args *args,
+                               const struct item *item, const struct state *state, int32_t warp,
+                               int32_t lane, int32_t m, int32_t half)
+{
+    struct closed row;
+    const int32_t at = warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half;
+    row.exists = at < item->rows.count;
+    const float sum = warp_sum(state->sum[m][half], 4);
+    const struct row own = row_at(args, item->rows, row.exists ? at : 0);
+    row.at = out_at(args, item->seq.lengths, own);
+    row.by = WEIGHT_UNIT * row_end(args, item->seq.lengths, own, state->largest[m][half],
+                                   sum * WEIGHT_UNIT, row.exists && lane % 4 == 0);
+    row.nothing = sum * 0.0f;
+    return row;
+}
+
+// 0 unless a number of the row is not finite.
+DEVICE float row_nothing(const struct closed *row, const float acc[DIM / 8][4], int32_t half)
+{
+    float infinite[2] = {row->nothing, 0};
+#pragma unroll
+    for (int32_t t = 0; t < DIM / 8; t++)
+#pragma unroll
+        for (int32_t i = 0; i < 2; i++)
+            infinite[i] = fmaf(acc[t][2 * half + i], 0.0f, infinite[i]);
+    return row->exists ? infinite[0] + infinite[1] : 0;
+}
+
 // Stores the warp's rows; those whose numbers are not finite are computed again.
 DEVICE void rows_finish(const struct weft__attention_device_args *args, const struct item *item,
                         const struct state *state, int32_t warp, int32_t lane)
 {
     const bool wide = rows_are_wide(args);
-    float nothing = 0; // 0 unless something is not finite
+    float nothing = 0;
 #pragma unroll
     for (int32_t m = 0; m < WEFT_M; m++)
 #pragma unroll
         for (int32_t half = 0; half < 2; half++) {
-            const int32_t at = warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half;
-            const bool exists = at < item->rows.count;
-            const float sum = warp_sum(state->sum[m][half], 4);
-            const struct row row = row_at(args, item->rows, exists ? at : 0);
-            const float by =
-                WEIGHT_UNIT * row_end(args, item->seq.lengths, row, state->largest[m][half],
-                                      sum * WEIGHT_UNIT, exists && lane % 4 == 0);
-            float infinite[2] = {sum * 0.0f, 0};
-#pragma unroll
-            for (int32_t t = 0; t < DIM / 8; t++)
-#pragma unroll
-                for (int32_t i = 0; i < 2; i++)
-                    infinite[i] = fmaf(state->acc[m][t][2 * half + i], 0.0f, infinite[i]);
-            nothing += exists ? infinite[0] + infinite[1] : 0;
-            row_store(args, out_at(args, item->seq.lengths, row), exists, wide, lane, state->acc[m],
-                      half, by);
+            const struct closed row = row_close(args, item, state, warp, lane, m, half);
+            nothing += row_nothing(&row, state->acc[m], half);
+            row_store(args, row.at, row.exists, wide, lane, state->acc[m], half, row.by);
             asm volatile("" ::: "memory"); // one row after the other: registers
         }
     if (__any_sync(0xffffffffu, nothing != 0.0f))

@@ -5,6 +5,7 @@
 #ifndef WEFT_KERNELS_ATTENTION_PREFILL_LOAD_CUH
 #define WEFT_KERNELS_ATTENTION_PREFILL_LOAD_CUH
 
+#include "src/kernels/attention/attention_longest.cuh"
 #include "src/kernels/attention/attention_row_lanes.cuh"
 #include "src/kernels/attention/attention_slices.cuh"
 #include "src/kernels/cuda/bulk.cuh"
@@ -15,6 +16,9 @@ struct barriers {
     uint64_t queries_full[WEFT_QUERIES], queries_empty[WEFT_QUERIES];
     uint64_t tile_full[2 * WEFT_STAGES], tile_empty[2 * WEFT_STAGES]; // keys, then values
 };
+
+// The warp of those that load that finds items: not the one that asks for boxes.
+enum { FINDER = LOADERS - 1 };
 
 // Items that are known: one is found while the queries of the one before it are loaded, of WEFT_QUERIES before that some warps
 // multiply, and others leave results of one more.
@@ -248,28 +252,13 @@ DEVICE int32_t item_index(int32_t round)
     return round * blocks + (round % 2 ? blocks - 1 - block : block);
 }
 
-// Item `index` of the list of all items. False behind the last.
-DEVICE bool place_at(const struct weft__attention_device_args *args, int32_t lane, int32_t index,
-                     struct place *at)
-{
-    for (int32_t i = 0, before = 0; i * WARP < args->num_seqs; i++) {
-        const struct scan scan = scan_of(args, i, lane);
-        if (place_find(args, at, index, &scan, before)) {
-            place_turn(args, at);
-            return true;
-        }
-        before += scan_total(&scan);
-    }
-    return false;
-}
-
 // Finds the item of a round and leaves it where all warps find it: by one warp. rows.count 0: there is none.
 DEVICE void item_find(const struct weft__attention_device_args *args, int32_t lane, int32_t round,
                       struct item *item)
 {
     const struct unit unit = {item_index(round), 0, 1};
     struct place at;
-    if (place_at(args, lane, unit.item, &at))
+    if (item_place_next(args, unit.item, lane, &at))
         item_set(args, &at, unit, lane, item);
     else if (lane == 0)
         item->rows.count = 0;
@@ -279,7 +268,7 @@ DEVICE void item_find(const struct weft__attention_device_args *args, int32_t la
 DEVICE void item_next(const struct weft__attention_device_args *args, struct loader *own,
                       int32_t round)
 {
-    if (own->warp > 0)
+    if (own->warp != FINDER)
         return;
     loader_finish(own);
     struct item *item = &own->shared->items[round % ITEMS];
@@ -289,13 +278,14 @@ DEVICE void item_next(const struct weft__attention_device_args *args, struct loa
         item_find(args, own->lane, round, item);
 }
 
-// The keys and values of an item in the order in which they are wanted, values a tile behind keys: K0 K1 V0 K2 V1 ... V.
+// The keys and values of an item, a tile at least, in the order in which they are wanted, values a tile behind keys: K0 K1 V0 K2 V1 ... V.
 // Once there is enough to multiply, one warp looks for the item of the next round.
 DEVICE void item_load(const struct weft__attention_device_args *args, struct loader *own,
                       const struct item *item, int32_t round)
 {
     struct barriers *b = &own->shared->barriers;
-    const int32_t begin = item->begin, last = 2 * ((item->end_key - begin + KEYS - 1) / KEYS) - 1;
+    const int32_t begin = item->begin, rest = item->end_key - begin;
+    const int32_t last = 2 * max((rest + KEYS - 1) / KEYS, 1) - 1;
     int32_t page = page_of(own, item, begin), before = page, next = page;
     int32_t box = box_page_of(args, own, item, begin), box_before = box, box_next = box;
 #pragma unroll 1
@@ -330,7 +320,7 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
         if (HEAD <= 128 && i == min(last, 2))
             item_next(args, own, round + 1);
     }
-    if (HEAD > 128 || last < 0) // registers
+    if (HEAD > 128) // registers
         item_next(args, own, round + 1);
 }
 
@@ -341,9 +331,13 @@ DEVICE void item_first(const struct weft__attention_device_args *args, struct sh
     struct unit unit = {0, 0, 1};
     struct item *item = &shared->items[0];
     struct place at;
-    if (!SLICES)
+    if (!SLICES) {
+        struct kept *kept = shared_kept();
+        if (lane == 0)
+            kept->number = -1, kept->before = kept->total = 0;
+        __syncwarp();
         item_find(args, lane, 0, item);
-    else if (unit_at(args, lane, (int32_t)blockIdx.x, &unit, &at))
+    } else if (unit_at(args, lane, (int32_t)blockIdx.x, &unit, &at))
         item_set(args, &at, unit, lane, item);
     else if (lane == 0)
         item->rows.count = 0;

@@ -51,6 +51,7 @@ enum {
     LOADED = 1 + GROUPS,       // barrier of the warps that load
     SLICE_END = 2 + GROUPS,    // of those that multiply, at the end of a slice
     SLICES = HEAD <= 128,      // registers
+    AHEAD = WEFT_QUERIES > 1,  // the next item's queries are there when an item ends
     // Of a thread: 168 are what 65536 give each of 384.
     LOAD_REGISTERS = HEAD > 128  ? 56
                      : HEAD > 64 ? 72
@@ -125,17 +126,25 @@ DEVICE void tile_leave(const struct worker *own, int32_t ring, struct stage *at)
     stage_next(at);
 }
 
+// A matrix whose place is in a uniform register, so that what is further is an addition there: operands of products lie in such, and moves
+// into them would keep one product from following the other.
+DEVICE uint64_t matrix_uniform(uint64_t matrix)
+{
+    return matrix & 0xffffffff00000000u | warp_most((uint32_t)matrix);
+}
+
 // The products of queries and the next keys, on their way.
 DEVICE void scores_ask(const struct worker *own, float score[WEFT_M][KEYS / 8][4])
 {
-    const uint32_t q = shared_base() + queries_place(own->round) * QUERY_BYTES +
-                       own->group * 64 * HEAD * 2,
-                   k = tile_at(own->keys.index);
+    const uint64_t q = matrix_uniform(wgmma_matrix(shared_base() +
+                                                   queries_place(own->round) * QUERY_BYTES +
+                                                   own->group * 64 * HEAD * 2)),
+                   k = matrix_uniform(wgmma_matrix(tile_at(own->keys.index)));
     wgmma_begin();
 #pragma unroll
     for (int32_t i = 0; i < DIM / 16; i++)
-        WGMMA_SCORES(&score[0][0][0], wgmma_matrix(q + i / 4 * 64 * 128 + i % 4 * 32),
-                     wgmma_matrix(k + i / 4 * KEYS * 128 + i % 4 * 32), i > 0);
+        WGMMA_SCORES(&score[0][0][0], wgmma_further(q, i / 4 * 64 * 128 + i % 4 * 32),
+                     wgmma_further(k, i / 4 * KEYS * 128 + i % 4 * 32), i > 0);
     wgmma_group_end();
 }
 
@@ -143,12 +152,12 @@ DEVICE void scores_ask(const struct worker *own, float score[WEFT_M][KEYS / 8][4
 DEVICE void values_ask(const struct worker *own, const uint32_t weight[KEYS / 16][WEFT_PARTS][4],
                        struct state *state)
 {
-    const uint32_t v = tile_at(WEFT_STAGES + own->values.index);
+    const uint64_t v =
+        matrix_uniform(wgmma_matrix_across(tile_at(WEFT_STAGES + own->values.index), KEYS * 128));
     wgmma_begin();
 #pragma unroll
     for (int32_t i = 0; i < KEYS / 16; i++)
-        WGMMA_VALUES(&state->acc[0][0][0], weight[i][0],
-                     wgmma_matrix_across(v + i * 16 * 128, KEYS * 128));
+        WGMMA_VALUES(&state->acc[0][0][0], weight[i][0], wgmma_further(v, i * 16 * 128));
     wgmma_group_end();
 }
 
@@ -197,34 +206,120 @@ DEVICE void tile_work(const struct weft__attention_device_args *args, const stru
     weights_take(score, weight);
 }
 
+// The item of the worker's round, once its queries are there.
+DEVICE const struct item *item_wait(const struct worker *own)
+{
+    barrier_wait(barrier_of(own->shared->barriers.queries_full, queries_place(own->round)),
+                 queries_parity(own->round));
+    return &own->shared->items[own->round % ITEMS];
+}
+
+// The products of queries and an item's first keys, on their way.
+DEVICE void first_ask(const struct worker *own, float score[WEFT_M][KEYS / 8][4])
+{
+    tile_wait(own, 0, &own->keys);
+    turn_take(own);
+    scores_ask(own, score);
+    turn_give(own);
+}
+
+DEVICE void first_wait(struct worker *own)
+{
+    WGMMA_WAIT(0);
+    tile_leave(own, 0, &own->keys);
+}
+
+DEVICE void rows_close(const struct weft__attention_device_args *args, const struct item *item,
+                       const struct worker *own, const struct state *state, struct closed row[2])
+{
+#pragma unroll
+    for (int32_t half = 0; half < 2; half++)
+        row[half] = row_close(args, item, state, own->warp, own->lane, 0, half);
+}
+
+// The keys of an item, of whose first the scores are there; `row`: the ends of the lane's rows, unless the item is one of several slices.
 DEVICE void item_work(const struct weft__attention_device_args *args, const struct item *item,
-                      struct worker *own, struct state *state)
+                      struct worker *own, struct state *state, float score[WEFT_M][KEYS / 8][4],
+                      struct closed row[2])
 {
     const int32_t begin = item->begin, end = item->end_key;
     uint32_t weight[KEYS / 16][WEFT_PARTS][4];
+    float factor[WEFT_M][2];
     state_begin(state);
-    if (begin < end) {
-        float score[WEFT_M][KEYS / 8][4], factor[WEFT_M][2];
+    weights_make(args, item, own, begin, state, score, factor);
+    weights_take(score, weight);
+    if (begin + KEYS < end)
         tile_wait(own, 0, &own->keys);
-        turn_take(own);
-        scores_ask(own, score);
-        turn_give(own);
-        WGMMA_WAIT(0);
-        tile_leave(own, 0, &own->keys);
-        weights_make(args, item, own, begin, state, score, factor);
-        weights_take(score, weight);
-        if (begin + KEYS < end)
-            tile_wait(own, 0, &own->keys);
-    }
     for (int32_t key0 = begin + KEYS; key0 < end; key0 += KEYS)
         tile_work(args, item, own, key0, state, weight);
     if (own->lane == 0)
         barrier_arrive(barrier_of(own->shared->barriers.queries_empty, queries_place(own->round)));
-    if (begin < end) {
-        tile_wait(own, WEFT_STAGES, &own->values);
-        values_ask(own, weight, state);
-        WGMMA_WAIT(0);
-        tile_leave(own, WEFT_STAGES, &own->values);
+    tile_wait(own, WEFT_STAGES, &own->values);
+    values_ask(own, weight, state);
+    if (AHEAD && item->slices == 1)
+        rows_close(args, item, own, state, row);
+    WGMMA_WAIT(0);
+    tile_leave(own, WEFT_STAGES, &own->values);
+}
+
+DEVICE void rows_store(const struct weft__attention_device_args *args, const struct state *state,
+                       const struct closed row[2], bool again, int32_t lane)
+{
+    const bool wide = rows_are_wide(args);
+#pragma unroll
+    for (int32_t half = 0; half < 2; half++)
+        row_store(args, row[half].at, row[half].exists && !again, wide, lane, state->acc[0], half,
+                  row[half].by);
+}
+
+// Items one after the other.
+DEVICE void items_work(const struct weft__attention_device_args *args, struct worker *own)
+{
+    for (;; own->round++) {
+        const struct item *item = item_wait(own);
+        if (item->rows.count == 0)
+            return;
+        float score[WEFT_M][KEYS / 8][4];
+        struct state state;
+        first_ask(own, score);
+        first_wait(own);
+        item_work(args, item, own, &state, score, NULL);
+        rows_finish(args, item, &state, own->warp, own->lane);
+    }
+}
+
+// The first scores of an item beside the results of the one before it.
+DEVICE void items_work_ahead(const struct weft__attention_device_args *args, struct worker *own)
+{
+    struct state state;
+    float score[WEFT_M][KEYS / 8][4];
+    const struct item *item = item_wait(own);
+    if (item->rows.count == 0)
+        return;
+    first_ask(own, score);
+    first_wait(own);
+    for (;;) {
+        struct closed row[2];
+        item_work(args, item, own, &state, score, row);
+        if (SLICES && item->slices > 1) { // the only one of the block
+            slice_finish(args, item, &state);
+            return;
+        }
+        const bool again = __any_sync(
+            0xffffffffu,
+            row_nothing(&row[0], state.acc[0], 0) + row_nothing(&row[1], state.acc[0], 1) != 0.0f);
+        if (again)
+            rows_again(args, item);
+        own->round++;
+        item = item_wait(own);
+        if (item->rows.count ==
+            0) { // text of its own: whether products are on their way is known when it is compiled
+            rows_store(args, &state, row, again, own->lane);
+            return;
+        }
+        first_ask(own, score);
+        rows_store(args, &state, row, again, own->lane);
+        first_wait(own);
     }
 }
 
@@ -237,22 +332,12 @@ DEVICE void work(const struct weft__attention_device_args *args, struct shared *
                          0,
                          {0, 0},
                          {0, 0}};
-    struct state state;
     if (own.group == GROUPS - 1)
         turn_give(&own); // the first begins
-    for (;; own.round++) {
-        const struct item *item = &shared->items[own.round % ITEMS];
-        barrier_wait(barrier_of(shared->barriers.queries_full, queries_place(own.round)),
-                     queries_parity(own.round));
-        if (item->rows.count == 0)
-            return;
-        item_work(args, item, &own, &state);
-        if (SLICES && item->slices > 1) { // the only one of the block
-            slice_finish(args, &shared->items[0], &state);
-            return;
-        }
-        rows_finish(args, item, &state, own.warp, own.lane);
-    }
+    if (AHEAD)
+        items_work_ahead(args, &own);
+    else
+        items_work(args, &own);
 }
 
 extern "C" __global__ void __launch_bounds__((WARPS + LOADERS) * WARP, 1)
@@ -264,7 +349,7 @@ extern "C" __global__ void __launch_bounds__((WARPS + LOADERS) * WARP, 1)
     let_next_start();
     __syncthreads();
     wait_for_previous();
-    if (threadIdx.x / WARP == WARPS) // while it has registers
+    if (threadIdx.x / WARP == WARPS + FINDER) // while it has registers
         item_first(&args, &shared, (int32_t)threadIdx.x % WARP);
     if (threadIdx.x >= WARPS * WARP) {
         registers_give<LOAD_REGISTERS>();

@@ -21,6 +21,7 @@ enum {
     LOADERS = 128, // threads that load
     STAGES = 2,
     BOX_LEAST = 64, // rows
+    SET_SHARE = 2,  // of L2 holds what is read at a time
 };
 
 bool weft__attention_wgmma_serves(const weft_attention_desc *desc)
@@ -40,6 +41,14 @@ static int32_t box_rows(const weft_attention_desc *desc, int32_t keys)
     while (desc->kv.page_size % rows != 0)
         rows /= 2;
     return rows < BOX_LEAST ? 0 : rows;
+}
+
+// 64s of keys, with their values, that a share of L2 holds.
+static int32_t set_keys(const weft_kv_layout *kv, const struct weft__cuda_limits *limits)
+{
+    const int64_t bytes = (int64_t)kv->num_kv_heads * kv->head_dim * 2 * 2 * 64;
+    const int64_t keys = limits->l2_bytes / SET_SHARE / bytes;
+    return keys < 1 ? 1 : (int32_t)keys;
 }
 
 bool weft__attention_wgmma_plan(const weft_attention_desc *desc,
@@ -68,6 +77,7 @@ bool weft__attention_wgmma_plan(const weft_attention_desc *desc,
     launch->wgmma_rows = ROWS;
     launch->wgmma_box_rows = constants.WEFT_BOX_ROWS;
     launch->wgmma_shared_bytes = (uint32_t)shared;
+    launch->wgmma_set_keys = set_keys(&desc->kv, limits);
     launch->wgmma_slice_blocks =
         desc->kv.head_dim <= 128 ? weft__attention_plan_slices(desc, limits->num_sms, ROWS, launch)
                                  : 0;
@@ -94,7 +104,7 @@ bool weft__attention_wgmma_step(const struct weft__attention_cuda_launch *launch
     if (!launch->wgmma || !fits(device))
         return false;
     struct weft__attention_device_args own = *device;
-    own.slice_blocks = launch->wgmma_slice_blocks;
+    own.slice_blocks = launch->wgmma_slice_blocks, own.set_keys = launch->wgmma_set_keys;
     weft__cuda_step(step, launch->wgmma, launch->wgmma_blocks, 1, GROUPS * 128 + LOADERS, &own,
                     sizeof own);
     step->shared_bytes = launch->wgmma_shared_bytes;

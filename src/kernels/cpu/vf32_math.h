@@ -29,6 +29,42 @@ static inline vf32 vf32_exp2(vf32 x)
     return vf32_scale(p, n);
 }
 
+// p[i] = p[i] x[i] + c, of VF32_TOGETHER vectors: chains of operations side by side, where one is longer than a CPU looks
+// ahead.
+enum { VF32_TOGETHER = 4 };
+
+static inline void vf32_fma_all(vf32 p[VF32_TOGETHER], const vf32 x[VF32_TOGETHER], float c)
+{
+    VF32_UNROLL
+    for (int i = 0; i < VF32_TOGETHER; i++)
+        p[i] = vf32_fma(p[i], x[i], vf32_set1(c));
+}
+
+// vf32_exp2() of each, to the bit.
+static inline void vf32_exp2_all(vf32 x[VF32_TOGETHER])
+{
+    static const float c[] = {0x1.5f3e54p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f,
+                              0x1.ebfbdcp-3f,  0x1.62e430p-1f, 1};
+    vf32 n[VF32_TOGETHER], f[VF32_TOGETHER], p[VF32_TOGETHER];
+    VF32_UNROLL
+    for (int i = 0; i < VF32_TOGETHER; i++)
+        x[i] = vf32_min(vf32_set1(200), vf32_max(vf32_set1(-200), x[i]));
+    VF32_UNROLL
+    for (int i = 0; i < VF32_TOGETHER; i++)
+        n[i] = vf32_round(x[i]);
+    VF32_UNROLL
+    for (int i = 0; i < VF32_TOGETHER; i++) {
+        f[i] = vf32_sub(x[i], n[i]);
+        p[i] = vf32_set1(0x1.41fbbcp-13f);
+    }
+    VF32_UNROLL
+    for (int i = 0; i < 6; i++)
+        vf32_fma_all(p, f, c[i]);
+    VF32_UNROLL
+    for (int i = 0; i < VF32_TOGETHER; i++)
+        x[i] = vf32_scale(p[i], n[i]);
+}
+
 // e^x within 2 ulp, subnormal results included; 0 below -105, infinity above 88.8, NaN gives NaN.
 // x = n ln 2 + r with |r| <= ln 2 / 2, n ln 2 in two parts of which the first is exact;
 // e^r = 1 + r + r^2 q(r), q by Remez's algorithm (2^-28).

@@ -36,18 +36,21 @@ struct panel {
 
 // Rows [m, m + rows) of one sixteen: its tiles of 32 columns lie one after another, in a tile pair beside pair, in a pair
 // row beside row.
-static void narrow_sixteen(const float *x, int64_t x_stride, int32_t rows, int64_t cols, int32_t m,
-                           uint16_t *to, int64_t stride)
+WEFT__INLINE void narrow_sixteen(const void *x, weft_dtype dtype, int64_t at, int64_t x_stride,
+                                 int32_t rows, int64_t cols, int32_t m, uint16_t *to,
+                                 int64_t stride)
 {
     uint16_t *tile = to + m / 16 * 16 * stride;
     for (int64_t i = 0; i < cols; i += STEP, tile += TILE_ELEMS) {
         _Alignas(64) uint16_t row[16][STEP] = {{0}};
         vf32 pairs[16];
         for (int r = 0; r < rows; r++) {
-            const float *from = x + r * x_stride + i;
-            _mm_prefetch((const char *)(from + AHEAD), _MM_HINT_T0);
-            _mm_prefetch((const char *)(from + AHEAD + 16), _MM_HINT_T0);
-            _mm512_store_si512(row[r], narrow_row(from, cols - i));
+            const int64_t from = at + r * x_stride + i, bytes = dtype == WEFT_BF16 ? 2 : 4;
+            const char *ahead = (const char *)x + bytes * (from + AHEAD);
+            _mm_prefetch(ahead, _MM_HINT_T0);
+            if (dtype != WEFT_BF16)
+                _mm_prefetch(ahead + 64, _MM_HINT_T0);
+            _mm512_store_si512(row[r], bf16_row(x, dtype, from, cols - i));
         }
         vf32_load_transposed((const float *)(const void *)row, 16, pairs);
         for (int p = 0; p < 16; p++)
@@ -56,14 +59,18 @@ static void narrow_sixteen(const float *x, int64_t x_stride, int32_t rows, int64
 }
 
 weft__narrow_fn weft__linear_narrow_amx;
-void weft__linear_narrow_amx(const float *x, int64_t x_stride, int32_t rows, int64_t cols,
-                             int32_t m, uint16_t *to, int64_t stride)
+void weft__linear_narrow_amx(const void *x, weft_dtype dtype, int64_t x_stride, int32_t rows,
+                             int64_t cols, int32_t m, uint16_t *to, int64_t stride)
 {
+    int64_t at = 0;
     for (const int32_t end = m + rows; m < end;) {
         const int32_t room = 16 - m % 16, n = room < end - m ? room : end - m;
-        narrow_sixteen(x, x_stride, n, cols, m, to, stride);
+        if (dtype == WEFT_BF16)
+            narrow_sixteen(x, WEFT_BF16, at, x_stride, n, cols, m, to, stride);
+        else
+            narrow_sixteen(x, WEFT_F32, at, x_stride, n, cols, m, to, stride);
         m += n;
-        x += n * x_stride;
+        at += n * x_stride;
     }
 }
 

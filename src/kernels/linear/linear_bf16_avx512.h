@@ -19,6 +19,15 @@ WEFT__INLINE __m512i narrow_row(const float *x, int64_t left)
                     second > 0 ? vf32_load_n(x + 16, second) : _mm512_setzero_ps());
 }
 
+// The same of element `at` of rows in f32 or bf16.
+WEFT__INLINE __m512i bf16_row(const void *x, weft_dtype dtype, int64_t at, int64_t left)
+{
+    if (dtype == WEFT_BF16)
+        return _mm512_maskz_loadu_epi16(left < 32 ? (1u << left) - 1 : UINT32_MAX,
+                                        (const uint16_t *)x + at);
+    return narrow_row((const float *)x + at, left);
+}
+
 // Columns [k, k + 32) of a row of W, of which the mask has those that are there.
 typedef __m512i load_fn(const unsigned char *row, int64_t k, __mmask32 mask);
 

@@ -19,22 +19,26 @@ enum {
     CHUNK = 128,                  // columns whose products are a sum of their own
     STEP_COLS = WEFT__BF16_SIXES, // rows of X in registers
     TILE_COLS = 86 * STEP_COLS,   // rows of X that share a panel
-    FOLD = 64 * CHUNK             // columns whose chunks share a sum
+    FOLD = 64 * CHUNK,            // columns whose chunks share a sum
+    BLOCK_COLS = 32,              // that are turned together, of 16 rows
+    BLOCKS = CHUNK / BLOCK_COLS * VECTORS
 };
 
 struct panel {
-    __m512i w[CHUNK / 2][VECTORS];
+    __m512i w[2][CHUNK / 2][VECTORS]; // this chunk, and the next
     __m512 acc[TILE_COLS][VECTORS];
     __m512 total[TILE_COLS][VECTORS]; // of FOLD columns at a time
+    float results[STEP_COLS][PANEL_ROWS];
 };
 
 // A row that lies in five others.
-static void narrow_one(const float *x, int64_t cols, int32_t m, uint16_t *to, int64_t stride)
+static void narrow_one(const void *x, weft_dtype dtype, int64_t at, int64_t cols, int32_t m,
+                       uint16_t *to, int64_t stride)
 {
     to += m / STEP_COLS * STEP_COLS * stride + m % STEP_COLS * 2;
     for (int64_t i = 0; i < cols; i += 32, to += 32 * STEP_COLS) {
         uint16_t pairs[16][2];
-        _mm512_storeu_si512(pairs, narrow_row(x + i, cols - i));
+        _mm512_storeu_si512(pairs, bf16_row(x, dtype, at + i, cols - i));
         for (int n = 0; n < 16; n++)
             memcpy(to + n * 2 * STEP_COLS, pairs[n], sizeof pairs[n]);
     }
@@ -65,14 +69,15 @@ static struct sixes order_of_sixes(void)
 }
 
 // Six rows at once: whole lines are written, where each row for itself touches all of them.
-static void narrow_six(const float *x, int64_t x_stride, int64_t cols, uint16_t *to)
+WEFT__INLINE void narrow_six(const void *x, weft_dtype dtype, int64_t at, int64_t x_stride,
+                             int64_t cols, uint16_t *to)
 {
     const struct sixes s = order_of_sixes();
     for (int64_t i = 0; i < cols; i += 32, to += 32 * STEP_COLS) {
         __m512i w[STEP_COLS];
         WEFT__UNROLL for (int c = 0; c < STEP_COLS; c++)
         {
-            w[c] = narrow_row(x + c * x_stride + i, cols - i);
+            w[c] = bf16_row(x, dtype, at + c * x_stride + i, cols - i);
         }
         WEFT__UNROLL for (int v = 0; v < STEP_COLS; v++)
         {
@@ -88,64 +93,101 @@ static void narrow_six(const float *x, int64_t x_stride, int64_t cols, uint16_t 
 
 // Sixes of rows: pair i of the first, of the second, ... of the sixth, pair i + 1 of the first.
 weft__narrow_fn weft__linear_narrow_avx512bf16;
-void weft__linear_narrow_avx512bf16(const float *x, int64_t x_stride, int32_t rows, int64_t cols,
-                                    int32_t m, uint16_t *to, int64_t stride)
+void weft__linear_narrow_avx512bf16(const void *x, weft_dtype dtype, int64_t x_stride, int32_t rows,
+                                    int64_t cols, int32_t m, uint16_t *to, int64_t stride)
 {
+    int64_t at = 0;
     for (const int32_t end = m + rows; m < end;) {
         const int32_t step = m % STEP_COLS == 0 && m + STEP_COLS <= end ? STEP_COLS : 1;
-        if (step == STEP_COLS)
-            narrow_six(x, x_stride, cols, to + m * stride);
+        if (step < STEP_COLS)
+            narrow_one(x, dtype, at, cols, m, to, stride);
+        else if (dtype == WEFT_BF16)
+            narrow_six(x, WEFT_BF16, at, x_stride, cols, to + m * stride);
         else
-            narrow_one(x, cols, m, to, stride);
+            narrow_six(x, WEFT_F32, at, x_stride, cols, to + m * stride);
         m += step;
-        x += step * x_stride;
+        at += step * x_stride;
     }
 }
 
 weft__narrow_fn weft__linear_narrow_rows_avx512bf16;
-void weft__linear_narrow_rows_avx512bf16(const float *x, int64_t x_stride, int32_t rows,
-                                         int64_t cols, int32_t m, uint16_t *to, int64_t stride)
+void weft__linear_narrow_rows_avx512bf16(const void *x, weft_dtype dtype, int64_t x_stride,
+                                         int32_t rows, int64_t cols, int32_t m, uint16_t *to,
+                                         int64_t stride)
 {
     to += m * stride;
-    for (int32_t r = 0; r < rows; r++, x += x_stride, to += stride)
+    for (int32_t r = 0; r < rows; r++, to += stride)
         for (int64_t i = 0; i < cols; i += 32)
-            _mm512_storeu_si512(to + i, narrow_row(x + i, cols - i));
+            _mm512_storeu_si512(to + i, bf16_row(x, dtype, r * x_stride + i, cols - i));
 }
 
-// Columns [k, k + 32) of 16 rows, as vector v of the 16 pairs from `pair` on.
-WEFT__INLINE void turn(struct panel *p, int64_t pair, int v, const unsigned char *const rows[16],
-                       int64_t k, __mmask32 mask, load_fn *load)
+// A chunk of a panel of W on its way, a block of 16 rows by 32 columns after another: asked for, then turned round, beside
+// the products of the chunk before.
+struct coming {
+    __m512i (*w)[VECTORS];     // NULL: it is only asked for, for whoever reads it next
+    const unsigned char *from; // its first row and column
+    int64_t stride_bytes, rows, columns;
+    int32_t asked, turned; // blocks
+};
+
+// At most a panel of rows from `row` on, at most a chunk of columns from k on.
+WEFT__INLINE struct coming coming_of(const struct weft__linear_call *call, int64_t row,
+                                     int64_t last, int64_t k, int bytes, __m512i (*w)[VECTORS])
 {
+    const int64_t rows = last - row + 1, columns = call->cols - k;
+    return (struct coming){.w = w,
+                           .from = call->weight + row * call->weight_stride_bytes + k * bytes,
+                           .stride_bytes = call->weight_stride_bytes,
+                           .rows = rows < PANEL_ROWS ? rows : PANEL_ROWS,
+                           .columns = columns < CHUNK ? columns : CHUNK};
+}
+
+WEFT__INLINE void ask_block(const struct coming *c, int32_t b, int bytes)
+{
+    const int64_t first = 16 * (b % VECTORS), k = b / VECTORS * BLOCK_COLS;
+    const int64_t end = first + 16 < c->rows ? first + 16 : c->rows;
+    for (int64_t r = first; r < end && k < c->columns; r++)
+        for (int64_t i = k * bytes; i < (k + BLOCK_COLS) * bytes; i += 64)
+            __builtin_prefetch(c->from + r * c->stride_bytes + i, 0, 2);
+}
+
+// Rows past the last repeat it and are not stored. What is missing of 32 columns is zero.
+WEFT__INLINE void turn_block(const struct coming *c, int32_t b, load_fn *load, int bytes)
+{
+    const int64_t first = 16 * (b % VECTORS), k = b / VECTORS * BLOCK_COLS;
+    const int64_t left = c->columns - k, last = c->rows - 1;
     __m512 w[16];
-    WEFT__UNROLL for (int r = 0; r < 16; r++)
-    {
-        w[r] = _mm512_castsi512_ps(load(rows[r], k, mask));
+    if (left <= 0)
+        return;
+    const unsigned char *from = c->from + first * c->stride_bytes + k * bytes;
+    if (first + 15 <= last && left >= BLOCK_COLS) {
+        WEFT__UNROLL for (int r = 0; r < 16; r++)
+        {
+            w[r] = _mm512_castsi512_ps(load(from + r * c->stride_bytes, 0, 0xffffffffu));
+        }
+    } else {
+        const __mmask32 mask = left < BLOCK_COLS ? (1u << left) - 1 : 0xffffffffu;
+        WEFT__UNROLL for (int r = 0; r < 16; r++)
+        {
+            const int64_t row = first + r < last ? r : last - first;
+            w[r] = _mm512_castsi512_ps(load(from + row * c->stride_bytes, 0, mask));
+        }
     }
     vf32_transpose(w);
     WEFT__UNROLL for (int i = 0; i < 16; i++)
     {
-        p->w[pair + i][v] = _mm512_castps_si512(w[i]);
+        c->w[k / 2 + i][b % VECTORS] = _mm512_castps_si512(w[i]);
     }
 }
 
-// Columns [k, k + columns), at most a chunk, of the rows from `row` on; those past the last repeat it and are
-// not stored. What is missing of 32 columns is zero.
-WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *call, int64_t row,
-                             int64_t last, int64_t k, int64_t columns, load_fn *load, int bytes)
+// What is to be done of it beside step `step` of `steps`: its lines are asked for in the first half, and come in the second.
+WEFT__INLINE void advance(struct coming *c, int32_t step, int32_t steps, load_fn *load, int bytes)
 {
-    for (int v = 0; v < VECTORS; v++) {
-        const unsigned char *rows[16];
-        for (int r = 0; r < 16; r++) {
-            int64_t at = row + 16 * v + r < last ? row + 16 * v + r : last;
-            rows[r] = call->weight + at * call->weight_stride_bytes;
-            for (int i = 0; i < CHUNK * bytes; i += 64)
-                __builtin_prefetch(rows[r] + (k + CHUNK) * bytes + i);
-        }
-        for (int64_t i = 0; i < columns; i += 32) {
-            int64_t left = columns - i;
-            turn(p, i / 2, v, rows, k + i, left < 32 ? (1u << left) - 1 : 0xffffffffu, load);
-        }
-    }
+    const int32_t asked = 2 * (step + 1) * BLOCKS / steps, turned = asked - BLOCKS;
+    for (; c->asked < asked && c->asked < BLOCKS; c->asked++)
+        ask_block(c, c->asked, bytes);
+    for (; c->w && c->turned < turned && c->turned < BLOCKS; c->turned++)
+        turn_block(c, c->turned, load, bytes);
 }
 
 WEFT__INLINE __m512 dot_pair(__m512 acc, __m512i w, const uint16_t *x)
@@ -155,105 +197,186 @@ WEFT__INLINE __m512 dot_pair(__m512 acc, __m512i w, const uint16_t *x)
     return _mm512_dpbf16_ps(acc, (__m512bh)w, (__m512bh)_mm512_set1_epi32(pair));
 }
 
-// A panel by `cols` rows of X from `col` on. `columns` is even: X is padded. Sixes are whole in memory; of single rows
-// those past the last repeat it. What the next rows are is asked for meanwhile: of sixes from pair to pair.
-WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call *call, int32_t col,
-                                 int32_t last, int64_t at, int64_t k, int64_t columns, int cols,
-                                 bool sixes)
+// What becomes of the sums of a chunk, which are p->acc's or join it: all that is left where a chunk is the last one is
+// stored at once.
+struct chunk {
+    __m512i (*w)[VECTORS];
+    int64_t k, columns; // even: X is padded
+    bool begins, ends;  // a sum of several chunks; the columns
+    bool folded;        // is there a total?
+};
+
+// acc[row of X][vector] of `cols` rows of X from `col` on to Y, or to whoever takes them, of those that there are.
+WEFT__INLINE void store_sums(const struct weft__linear_call *call, struct panel *p,
+                             const struct chunk *chunk, int64_t row, int64_t rows, int32_t col,
+                             int32_t there, int64_t at, __m512 acc[STEP_COLS][VECTORS], int cols)
+{
+    struct weft__linear_call own;
+    if (call->take) {
+        own = *call;
+        own.y = p->results[0] - col * PANEL_ROWS - row;
+        own.y_stride = PANEL_ROWS;
+    }
+    const struct weft__linear_call *to = call->take ? &own : call;
+    WEFT__UNROLL for (int c = 0; c < cols; c++)
+    {
+        if (c >= there)
+            break;
+        WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
+        {
+            const int64_t left = rows - 16 * v;
+            __m512 sum = acc[c][v];
+            if (chunk->folded)
+                sum = _mm512_add_ps(p->total[at + c][v], sum);
+            if (left >= 16)
+                weft__linear_store_lanes(to, col + c, row + 16 * v, 16, sum);
+            else if (left > 0)
+                weft__linear_store_lanes(to, col + c, row + 16 * v, (int)left, sum);
+        }
+    }
+    if (call->take)
+        call->take(call->taker, p->results[0], PANEL_ROWS, col, there < cols ? there : cols, row,
+                   rows);
+}
+
+// A panel of `rows` rows of W by `cols` rows of X from `col` on, of which `there` exist. Sixes are whole in memory; of single
+// rows those past the last repeat it. What the next rows are is asked for meanwhile: of sixes line by line.
+WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call *call,
+                                 const struct chunk *chunk, int64_t row, int64_t rows, int32_t col,
+                                 int32_t there, int64_t at, int cols, bool sixes)
 {
     const int64_t stride = call->x_bf16_stride, wide = sixes ? STEP_COLS : 1;
-    const uint16_t *x[STEP_COLS], *next = call->x_bf16 + (col + STEP_COLS) * stride + k * STEP_COLS;
+    const int64_t k = chunk->k, columns = chunk->columns;
+    const char *next = (const char *)(call->x_bf16 + (col + STEP_COLS) * stride + k * STEP_COLS);
+    const char *next_acc = (const char *)p->acc[at + cols];
+    const uint16_t *x[STEP_COLS];
     __m512 acc[STEP_COLS][VECTORS];
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         x[c] = sixes ? call->x_bf16 + col * stride + k * STEP_COLS + 2 * c
-                     : call->x_bf16 + (col + c < last ? col + c : last) * stride + k;
+                     : call->x_bf16 + (col + (c < there ? c : there - 1)) * stride + k;
         WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
         {
             acc[c][v] = _mm512_setzero_ps();
         }
     }
-    for (int c = 0; !sixes && c < cols; c++)
-        for (int64_t i = 0; i < columns; i += 32)
+    for (int c = 0; c < cols; c++) {
+        for (int64_t i = 0; !sixes && i < columns; i += 32)
             __builtin_prefetch(x[c] + cols * stride + i);
-    for (int64_t i = 0; i < columns; i += 2) {
-        if (sixes)
-            __builtin_prefetch(next + i * STEP_COLS);
-        WEFT__UNROLL for (int c = 0; c < cols; c++)
+        if (chunk->ends && c < there && !call->take)
+            weft__linear_fetch_stores(call, col + c, row, rows);
+    }
+    for (int64_t begin = 0; begin < columns; begin += 32) {
+        const int64_t end = begin + 32 < columns ? begin + 32 : columns;
+        WEFT__UNROLL for (int line = 0; line < STEP_COLS; line++)
         {
-            WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
-            {
-                acc[c][v] = dot_pair(acc[c][v], p->w[i / 2][v], x[c] + i * wide);
-            }
+            if (sixes)
+                __builtin_prefetch(next + begin * 2 * STEP_COLS + 64 * line);
+            if (!chunk->begins)
+                __builtin_prefetch(next_acc + begin * 2 * STEP_COLS + 64 * line);
         }
+        for (int64_t i = begin; i < end; i += 2)
+            WEFT__UNROLL for (int c = 0; c < cols; c++)
+            {
+                WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
+                {
+                    acc[c][v] = dot_pair(acc[c][v], chunk->w[i / 2][v], x[c] + i * wide);
+                }
+            }
+    }
+    if (!chunk->begins)
+        WEFT__UNROLL for (int c = 0; c < cols; c++) WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
+        {
+            acc[c][v] = _mm512_add_ps(p->acc[at + c][v], acc[c][v]);
+        }
+    if (chunk->ends) {
+        store_sums(call, p, chunk, row, rows, col, there, at, acc, cols);
+        return;
     }
     WEFT__UNROLL for (int c = 0; c < cols; c++) WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
     {
-        p->acc[at + c][v] = _mm512_add_ps(p->acc[at + c][v], acc[c][v]);
+        p->acc[at + c][v] = acc[c][v];
     }
 }
 
-// Adds what acc has to the total and begins anew.
-WEFT__INLINE void fold(struct panel *p, int32_t cols)
+// What acc has joins the total, or is it.
+WEFT__INLINE void fold(struct panel *p, int32_t cols, bool first)
 {
     for (int32_t c = 0; c < cols; c++)
-        for (int v = 0; v < VECTORS; v++) {
-            p->total[c][v] = _mm512_add_ps(p->total[c][v], p->acc[c][v]);
-            p->acc[c][v] = _mm512_setzero_ps();
-        }
-}
-
-WEFT__INLINE void store_panel(const struct weft__linear_call *call, const struct panel *p,
-                              int64_t row, int64_t last, int32_t col, int32_t cols)
-{
-    for (int32_t c = 0; c < cols; c++) {
-        int64_t left = last + 1 - row;
-        for (int v = 0; left > 0 && v < VECTORS; v++, left -= 16)
-            weft__linear_store_lanes(call, col + c, row + 16 * v, left < 16 ? (int)left : 16,
-                                     p->total[c][v]);
-    }
-}
-
-// The panel at `row` by rows [col, col + cols) of X, at most a tile.
-WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, int64_t row, int64_t last,
-                                 int32_t col, int32_t cols, load_fn *load, int bytes, bool sixes)
-{
-    struct panel p;
-    // A step takes up to one row of X more than there are.
-    for (int32_t c = 0; c < TILE_COLS && c <= cols; c++)
         for (int v = 0; v < VECTORS; v++)
-            p.acc[c][v] = p.total[c][v] = _mm512_setzero_ps();
-    for (int64_t k = 0; k < call->cols; k += CHUNK) {
-        if (k > 0 && k % FOLD == 0)
-            fold(&p, cols);
-        int64_t columns = call->cols - k < CHUNK ? call->cols - k : CHUNK;
-        load_panel(&p, call, row, last, k, columns, load, bytes);
-        columns += columns % 2;
-        int32_t c = 0;
-        int32_t end = col + cols - 1;
-        for (; c + 4 < cols; c += 6)
-            multiply_chunk(&p, call, col + c, end, c, k, columns, 6, sixes);
-        if (c + 2 < cols)
-            multiply_chunk(&p, call, col + c, end, c, k, columns, 4, sixes);
-        else if (c < cols)
-            multiply_chunk(&p, call, col + c, end, c, k, columns, 2, sixes);
+            p->total[c][v] = first ? p->acc[c][v] : _mm512_add_ps(p->total[c][v], p->acc[c][v]);
+}
+
+// What a task multiplies: rows [row0, row1) of W by rows [col, col + cols) of X, at most a tile.
+struct task {
+    const struct weft__linear_call *call;
+    int64_t row0, row1;
+    int32_t col, cols;
+};
+
+// A panel's products with the chunk at hand, while the next one comes.
+WEFT__INLINE void multiply_rows(struct panel *p, const struct task *task, const struct chunk *chunk,
+                                struct coming *coming, int64_t row, load_fn *load, int bytes,
+                                bool sixes)
+{
+    const struct weft__linear_call *call = task->call;
+    const int64_t left = task->row1 - row, rows = left < PANEL_ROWS ? left : PANEL_ROWS;
+    const int32_t cols = task->cols, steps = (cols + STEP_COLS - 1) / STEP_COLS;
+    int32_t c = 0;
+    for (; c + 4 < cols; c += STEP_COLS) {
+        advance(coming, c / STEP_COLS, steps, load, bytes);
+        multiply_chunk(p, call, chunk, row, rows, task->col + c, cols - c, c, STEP_COLS, sixes);
     }
-    fold(&p, cols);
-    store_panel(call, &p, row, last, col, cols);
+    if (c < cols)
+        advance(coming, steps - 1, steps, load, bytes);
+    if (c + 2 < cols)
+        multiply_chunk(p, call, chunk, row, rows, task->col + c, cols - c, c, 4, sixes);
+    else if (c < cols)
+        multiply_chunk(p, call, chunk, row, rows, task->col + c, cols - c, c, 2, sixes);
+}
+
+WEFT__INLINE void multiply_tile(struct panel *p, const struct task *task, load_fn *load, int bytes,
+                                bool sixes)
+{
+    const struct weft__linear_call *call = task->call;
+    int32_t now = 0; // of p->w
+    struct coming coming = coming_of(call, task->row0, task->row1 - 1, 0, bytes, p->w[now]);
+    advance(&coming, 1, 1, load, bytes);
+    for (int64_t row = task->row0, k = 0; row < task->row1; now = 1 - now) {
+        const int64_t left = call->cols - k, columns = left < CHUNK ? left : CHUNK;
+        const struct chunk chunk = {.w = p->w[now],
+                                    .k = k,
+                                    .columns = columns + columns % 2,
+                                    .begins = k % FOLD == 0,
+                                    .ends = left <= CHUNK,
+                                    .folded = k >= FOLD};
+        const int64_t next_row = chunk.ends ? row + PANEL_ROWS : row;
+        const int64_t next_k = chunk.ends ? 0 : k + CHUNK;
+        if (k > 0 && chunk.begins)
+            fold(p, task->cols, k == FOLD);
+        if (next_row < task->row1)
+            coming = coming_of(call, next_row, task->row1 - 1, next_k, bytes, p->w[1 - now]);
+        else
+            coming = coming_of(call, next_row, call->rows - 1, next_k, bytes, NULL);
+        multiply_rows(p, task, &chunk, &coming, row, load, bytes, sixes);
+        row = next_row;
+        k = next_k;
+    }
 }
 
 // Tiles of X of equal size, outermost: a tile stays in the caches while the panels pass.
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
                            load_fn *load, int bytes, bool sixes)
 {
+    struct panel p;
     int32_t tiles = (call->batch + TILE_COLS - 1) / TILE_COLS;
     int32_t tile = (call->batch + tiles - 1) / tiles;
     tile = (tile + STEP_COLS - 1) / STEP_COLS * STEP_COLS;
-    for (int32_t col = 0; col < call->batch; col += tile)
-        for (int64_t row = row0; row < row1; row += PANEL_ROWS)
-            multiply_panel(call, row, row + PANEL_ROWS < row1 ? row + PANEL_ROWS - 1 : row1 - 1,
-                           col, call->batch - col < tile ? call->batch - col : tile, load, bytes,
-                           sixes);
+    for (int32_t col = 0; col < call->batch; col += tile) {
+        const int32_t left = call->batch - col;
+        const struct task task = {call, row0, row1, col, left < tile ? left : tile};
+        multiply_tile(&p, &task, load, bytes, sixes);
+    }
 }
 
 // `bytes` are those of a weight.

@@ -39,6 +39,10 @@ struct weft__linear_planes {
     int64_t scale_cols, scale_rows, stride;
 };
 
+// Takes what rows [row, row + rows) of W gave with rows [m, m + count) of X, results[m][row], and may write there.
+typedef void weft__take_fn(void *taker, float *results, int64_t stride, int32_t m, int32_t count,
+                           int64_t row, int64_t rows);
+
 struct weft__linear_call {
     weft_dtype dtype; // of W
     const unsigned char *weight;
@@ -63,15 +67,18 @@ struct weft__linear_call {
     const float *bias;     // or NULL
     const float *residual; // or NULL
     int64_t residual_stride;
+    weft__take_fn
+        *take; // is given the results in place of y, or NULL; only where the kernel `delivers`
+    void *taker;
 };
 
 typedef void weft__linear_fn(const struct weft__linear_call *call, int64_t row0, int64_t row1);
 
-// Rounds rows [m, m + rows) of X, of which x is the first, to bf16, to nearest even, and puts them where the kernel wants
-// them in `to`, which has room for WEFT__BF16_ROWS - 1 rows of `stride` elements more than there are. Numbers below 2^-126
-// become zero: vdpbf16ps takes them so. What follows a row up to a multiple of 32 columns becomes zero.
-typedef void weft__narrow_fn(const float *x, int64_t x_stride, int32_t rows, int64_t cols,
-                             int32_t m, uint16_t *to, int64_t stride);
+// Rounds rows [m, m + rows) of X, of which x is the first, f32 or bf16 already, to bf16, to nearest even, and puts them where
+// the kernel wants them in `to`, which has room for WEFT__BF16_ROWS - 1 rows of `stride` elements more than there are. Numbers
+// below 2^-126 are zero: vdpbf16ps takes them so. What follows a row up to a multiple of 32 columns becomes zero.
+typedef void weft__narrow_fn(const void *x, weft_dtype dtype, int64_t x_stride, int32_t rows,
+                             int64_t cols, int32_t m, uint16_t *to, int64_t stride);
 enum { WEFT__BF16_ROWS = 16, WEFT__BF16_SIXES = 6 };
 
 // Lays `rows` rows of W, at most a panel, `stride_bytes` apart, as a panel at `to` (linear_packed.h). Reads nothing past a
@@ -85,7 +92,9 @@ struct weft__linear_kernel {
     enum weft__linear_acts acts;
     int32_t row_step; // a task's rows are a multiple of it, except the last task's
     int32_t min_batch,
-        max_batch;   // the rows of X that it is best for (none: max_batch 0); it serves any number
+        max_batch; // the rows of X that it is best for (none: max_batch 0); it serves any number
+    bool
+        delivers; // gives its results to call->take, a few rows of X by a panel at a time, from the first cache
     bool few_planes; // reads the planes that rounded rows have for a few rows of X
     bool planes;     // takes scales and biases beside the codes
     weft__linear_fn *run;

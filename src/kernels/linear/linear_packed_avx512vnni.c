@@ -91,7 +91,7 @@ WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels, bool
         WEFT__UNROLL for (int p = 0; p < sums; p++)
         {
             acc[j] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[p][j]),
-                                     _mm512_mul_ps(w[j].scale[p], scale), acc[j]);
+                                     f.late ? scale : _mm512_mul_ps(w[j].scale[p], scale), acc[j]);
         }
     }
     if (f.minimum)
@@ -242,6 +242,34 @@ WEFT__INLINE struct weft__rounded_row row_behind(const struct weft__rounded_row 
                                       .sum16 = (void *)((char *)first->sum16 + bytes)};
 }
 
+// Where a group stands in its chunk.
+enum place { MIDDLE, FIRST, LAST };
+
+// Adds a group of each panel by rows of X, `first` and those behind it, to the sums of a chunk whose scale comes late: they begin
+// with the first group and are added to the total, times that scale, with the last.
+WEFT__INLINE void add_group_late(struct sums *sums, const struct group *w, int panels,
+                                 const struct weft__rounded *acts,
+                                 const struct weft__rounded_row *first, int cols, int64_t k,
+                                 enum place place, struct format f)
+{
+    for (int c = 0; c < cols; c++) {
+        const struct weft__rounded_row x = row_behind(first, c * acts->at.row_bytes);
+        __m512 sum[PANELS];
+        WEFT__UNROLL for (int j = 0; j < panels; j++)
+        {
+            sum[j] = place == FIRST ? _mm512_setzero_ps() : sums->acc[c][j];
+        }
+        add_group(sum, w, panels, true, &x, k, f);
+        WEFT__UNROLL for (int j = 0; j < panels; j++)
+        {
+            if (place == LAST)
+                sums->total[c][j] = _mm512_fmadd_ps(sum[j], w[j].scale[0], sums->total[c][j]);
+            else
+                sums->acc[c][j] = sum[j];
+        }
+    }
+}
+
 // One chunk, from column k on, of each panel.
 WEFT__INLINE void multiply_chunk(struct sums *sums, const unsigned char *const chunk[PANELS],
                                  int panels, const struct weft__rounded *acts, int32_t col,
@@ -250,6 +278,7 @@ WEFT__INLINE void multiply_chunk(struct sums *sums, const unsigned char *const c
     const struct weft__packed_shape shape = weft__packed_shape(f.dtype);
     const struct weft__rounded_row first = weft__rounded_row(acts, col);
     const bool some = f.far && cols <= SOME;
+    const int groups = shape.cols / WEFT__PACKED_GROUP;
     struct head head[PANELS];
     WEFT__UNROLL for (int j = 0; j < panels; j++)
     {
@@ -257,7 +286,7 @@ WEFT__INLINE void multiply_chunk(struct sums *sums, const unsigned char *const c
         if (f.far && cols > SOME)
             fetch_weights(chunk[j], shape.group_bytes >= 512 ? 4096 : 2048, shape.head_bytes);
     }
-    for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++) {
+    for (int g = 0; g < groups; g++) {
         struct group w[PANELS];
         const int64_t at = k + WEFT__PACKED_GROUP * g,
                       codes = shape.head_bytes + shape.group_bytes * g;
@@ -266,7 +295,13 @@ WEFT__INLINE void multiply_chunk(struct sums *sums, const unsigned char *const c
             f.unpack(chunk[j], chunk[j] + codes, g, &head[j], &w[j]);
             fetch_group(chunk[j] + codes, shape.group_bytes, cols, f.far);
         }
-        for (int c = 0; c < cols; c++) {
+        if (f.late && g == 0)
+            add_group_late(sums, w, panels, acts, &first, cols, at, FIRST, f);
+        else if (f.late && g == groups - 1)
+            add_group_late(sums, w, panels, acts, &first, cols, at, LAST, f);
+        else if (f.late)
+            add_group_late(sums, w, panels, acts, &first, cols, at, MIDDLE, f);
+        for (int c = 0; c < cols && !f.late; c++) {
             const struct weft__rounded_row x = row_behind(&first, c * acts->at.row_bytes);
             if (some)
                 __builtin_prefetch(x.q + at + 128, 0, 3);
@@ -290,22 +325,29 @@ static void fold(struct sums *sums, int cols)
     clear(sums->acc, cols);
 }
 
+// What the sums of a row of X by a panel come to.
+WEFT__INLINE __m512 sum_of(const struct sums *sums, int c, int panel, struct format f)
+{
+    return f.late ? sums->total[c][panel]
+                  : _mm512_add_ps(sums->total[c][panel], sums->acc[c][panel]);
+}
+
 // Stores what the sums come to.
 WEFT__INLINE void store_sums(const struct weft__linear_call *call, const struct sums *sums,
-                             int64_t row, int64_t row1, int panels, int32_t col, int32_t cols)
+                             int64_t row, int64_t row1, int panels, int32_t col, int32_t cols,
+                             struct format f)
 {
-    const int64_t left = row1 - row, second = left - WEFT__PACKED_ROWS;
     for (int c = 0; c < cols; c++) {
         if (c + WEFT__STORES_AHEAD < cols)
             weft__linear_fetch_stores(call, col + c + WEFT__STORES_AHEAD, row,
                                       panels * WEFT__PACKED_ROWS);
-        weft__linear_store_lanes(call, col + c, row,
-                                 left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS,
-                                 _mm512_add_ps(sums->total[c][0], sums->acc[c][0]));
-        if (panels > 1)
-            weft__linear_store_lanes(call, col + c, row + WEFT__PACKED_ROWS,
-                                     second < WEFT__PACKED_ROWS ? (int)second : WEFT__PACKED_ROWS,
-                                     _mm512_add_ps(sums->total[c][1], sums->acc[c][1]));
+        WEFT__UNROLL for (int j = 0; j < panels; j++)
+        {
+            const int64_t at = row + j * WEFT__PACKED_ROWS, left = row1 - at;
+            weft__linear_store_lanes(call, col + c, at,
+                                     left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS,
+                                     sum_of(sums, c, j, f));
+        }
     }
 }
 
@@ -324,10 +366,10 @@ WEFT__INLINE void multiply_many(const struct weft__linear_call *call, struct pan
         const unsigned char *chunk[PANELS] = {p.chunks + k / shape.cols * chunk_bytes};
         chunk[PANELS - 1] = chunk[0] + (panels - 1) * bytes;
         multiply_chunk(&sums, chunk, panels, &call->acts, col, cols, k, f);
-        if ((k + shape.cols) % sum == 0)
+        if (!f.late && (k + shape.cols) % sum == 0)
             fold(&sums, cols);
     }
-    store_sums(call, &sums, p.row, row1, panels, col, cols);
+    store_sums(call, &sums, p.row, row1, panels, col, cols, f);
 }
 
 // Rows [row0, row1) of W by rows [col, col + cols) of X.
@@ -390,16 +432,16 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
         run_##ID(call, row0, row1);                                                                \
     }
 
-PACKED(Q4_0, false, false, false, 0, begin_blocks, unpack_q4_0)
-PACKED(Q8_0, false, false, false, 4, begin_blocks, unpack_q8_0)
-PACKED(Q4_1, false, false, true, 0, begin_blocks, unpack_q4_1)
-PACKED(Q5_0, false, false, false, 1, begin_blocks, unpack_q5_0)
-PACKED(Q5_1, false, false, true, 0, begin_blocks, unpack_q5_1)
-PACKED(IQ4_NL, false, false, false, 4, begin_blocks, unpack_iq4_nl)
-PACKED(Q4_K, false, false, true, 0, begin_q45_k, unpack_q4_k)
-PACKED(Q5_K, false, false, true, 0, begin_q45_k, unpack_q5_k)
-PACKED(IQ4_XS, false, false, false, 4, begin_iq4_xs, unpack_iq4_xs)
-PACKED(MXFP4, false, false, false, 1, begin_blocks, unpack_mxfp4)
+PACKED(Q4_0, false, false, false, false, 0, begin_blocks, unpack_q4_0)
+PACKED(Q8_0, false, false, false, false, 4, begin_blocks, unpack_q8_0)
+PACKED(Q4_1, false, false, false, true, 0, begin_blocks, unpack_q4_1)
+PACKED(Q5_0, false, false, false, false, 1, begin_blocks, unpack_q5_0)
+PACKED(Q5_1, false, false, false, true, 0, begin_blocks, unpack_q5_1)
+PACKED(IQ4_NL, false, false, false, false, 4, begin_blocks, unpack_iq4_nl)
+PACKED(Q4_K, false, false, false, true, 0, begin_q45_k, unpack_q4_k)
+PACKED(Q5_K, false, false, false, true, 0, begin_q45_k, unpack_q5_k)
+PACKED(IQ4_XS, false, false, false, false, 4, begin_iq4_xs, unpack_iq4_xs)
+PACKED(MXFP4, false, false, false, false, 1, begin_blocks, unpack_mxfp4)
 
 // Formats with a scale for each 16 columns have another text for many rows of X.
 #define PACKED_TWO(ID, run_few, run_many)                                                          \
@@ -414,14 +456,15 @@ PACKED(MXFP4, false, false, false, 1, begin_blocks, unpack_mxfp4)
     }
 
 // Codes times scales are worth their making: a sum of 32 columns instead of two of 16.
-PACKED_NAMED(run_Q3_K, Q3_K, true, true, false, false, -3, begin_q3_k, unpack_q3_k)
-PACKED_NAMED(run_scaled_Q3_K, Q3_K, false, false, false, false, 4, begin_q3_k, unpack_scaled_q3_k)
+PACKED_NAMED(run_Q3_K, Q3_K, true, true, false, false, false, -3, begin_q3_k, unpack_q3_k)
+PACKED_NAMED(run_scaled_Q3_K, Q3_K, false, false, false, true, false, 4, begin_q3_k,
+             unpack_scaled_q3_k)
 PACKED_TWO(Q3_K, run_Q3_K, run_scaled_Q3_K)
 
-PACKED_NAMED(run_Q6_K, Q6_K, true, true, false, false, 0, begin_q6_k, unpack_q6_k)
-PACKED_NAMED(run_many_Q6_K, Q6_K, false, true, true, false, 0, begin_q6_k, unpack_q6_k)
+PACKED_NAMED(run_Q6_K, Q6_K, true, true, false, false, false, 0, begin_q6_k, unpack_q6_k)
+PACKED_NAMED(run_many_Q6_K, Q6_K, false, true, true, false, false, 0, begin_q6_k, unpack_q6_k)
 PACKED_TWO(Q6_K, run_Q6_K, run_many_Q6_K)
 
-PACKED_NAMED(run_Q2_K, Q2_K, true, true, false, true, 0, begin_q2_k, unpack_q2_k)
-PACKED_NAMED(run_many_Q2_K, Q2_K, false, true, true, true, 0, begin_q2_k, unpack_q2_k)
+PACKED_NAMED(run_Q2_K, Q2_K, true, true, false, false, true, 0, begin_q2_k, unpack_q2_k)
+PACKED_NAMED(run_many_Q2_K, Q2_K, false, true, true, false, true, 0, begin_q2_k, unpack_q2_k)
 PACKED_TWO(Q2_K, run_Q2_K, run_many_Q2_K)

@@ -15,13 +15,15 @@ static float from_bf16(uint16_t half)
 }
 
 weft__narrow_fn weft__linear_narrow_ref;
-void weft__linear_narrow_ref(const float *x, int64_t x_stride, int32_t rows, int64_t cols,
-                             int32_t m, uint16_t *to, int64_t stride)
+void weft__linear_narrow_ref(const void *x, weft_dtype dtype, int64_t x_stride, int32_t rows,
+                             int64_t cols, int32_t m, uint16_t *to, int64_t stride)
 {
     to += m * stride;
-    for (int32_t r = 0; r < rows; r++, x += x_stride, to += stride)
-        for (int64_t i = 0; i < cols; i++)
-            to[i] = weft__bf16_from_f32(fabsf(x[i]) < 0x1p-126f ? copysignf(0, x[i]) : x[i]);
+    for (int32_t r = 0; r < rows; r++, to += stride)
+        for (int64_t i = 0; i < cols; i++) {
+            const float value = weft__element_load(x, dtype, r * x_stride + i);
+            to[i] = weft__bf16_from_f32(fabsf(value) < 0x1p-126f ? copysignf(0, value) : value);
+        }
 }
 
 // The activation i of batch row m as the kernel uses it.

@@ -108,6 +108,8 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
 #define FEW_PLANES_q8_masked  true
 #define FEW_PLANES_q8_packed  false
 #define FEW_PLANES(acts, isa) (FEW_PLANES_##acts && WEFT__ISA_##isa == WEFT__ISA_avx512vnni)
+#define DELIVERS(acts, isa)                                                                        \
+    (WEFT__ACTS_##acts == WEFT__ACTS_bf16 && WEFT__ISA_##isa == WEFT__ISA_avx512bf16)
 #define ROW(ID, text, acts_of, isa, step, least, most, takes_planes, function)                     \
     {.base = {"linear", "linear_" text "_" #isa, WEFT__ISA_##isa},                                 \
      .weight = WEFT_##ID,                                                                          \
@@ -115,6 +117,7 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
      .row_step = step,                                                                             \
      .min_batch = least,                                                                           \
      .max_batch = most,                                                                            \
+     .delivers = DELIVERS(acts_of, isa),                                                           \
      .few_planes = FEW_PLANES(acts_of, isa),                                                       \
      .planes = takes_planes,                                                                       \
      .run = weft__linear_##function##_##acts_of##_##isa,                                           \

@@ -227,6 +227,8 @@ int64_t weft__token_most_keys(const char *device, int32_t format, int32_t uneven
 #undef X
     };
     int64_t most = 0;
+    if (strstr(device, " MIG ")) // fewer SMs, less of the bandwidth: not measured
+        return 0;
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (strncmp(device, list[i].device, strlen(list[i].device)) == 0 &&
             (format == 0 || (int32_t)list[i].format == format) &&

@@ -96,6 +96,16 @@ def norm(w, name, x):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPS) * w[f"{name}.weight"] + w[f"{name}.bias"]
 
 
+def product(a, b):
+    """Those that may be rounded (encoders_rounded.py): an f32 file's experts and their router are multiplied as they are."""
+    return a @ b
+
+
+def choose(share, used):
+    """The experts of all tokens, the likeliest first."""
+    return np.argsort(-share, -1)[:, :used]
+
+
 def gelu(x):
     return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
 
@@ -113,22 +123,23 @@ def rotated(x):
 
 
 def attention(w, blk, x, heads):
-    qkv = x @ w[f"{blk}.attn_qkv.weight"].T + w[f"{blk}.attn_qkv.bias"]
+    qkv = product(x, w[f"{blk}.attn_qkv.weight"].T) + w[f"{blk}.attn_qkv.bias"]
     q, k, v = qkv.reshape(len(x), 3, heads, -1).transpose(1, 2, 0, 3)
-    scores = rotated(q) @ rotated(k).transpose(0, 2, 1) / math.sqrt(q.shape[-1])
-    attended = (softmax(scores) @ v).transpose(1, 0, 2).reshape(len(x), -1)
-    return attended @ w[f"{blk}.attn_output.weight"].T + w[f"{blk}.attn_output.bias"]
+    scores = product(rotated(q), rotated(k).transpose(0, 2, 1)) / math.sqrt(q.shape[-1])
+    attended = product(softmax(scores), v).transpose(1, 0, 2).reshape(len(x), -1)
+    return product(attended, w[f"{blk}.attn_output.weight"].T) + w[f"{blk}.attn_output.bias"]
 
 
 def dense(w, blk, x, used):
-    return gelu(x @ w[f"{blk}.ffn_up.weight"].T + w[f"{blk}.ffn_up.bias"]) @ w[f"{blk}.ffn_down.weight"].T + w[f"{blk}.ffn_down.bias"]
+    wide = gelu(product(x, w[f"{blk}.ffn_up.weight"].T) + w[f"{blk}.ffn_up.bias"])
+    return product(wide, w[f"{blk}.ffn_down.weight"].T) + w[f"{blk}.ffn_down.bias"]
 
 
 def mixture(w, blk, x, used):
     share, out = softmax(x @ w[f"{blk}.ffn_gate_inp.weight"].T), np.zeros_like(x)
-    for token, row in enumerate(share):
-        for e in np.argsort(-row)[:used]:
-            out[token] += row[e] * (w[f"{blk}.ffn_down_exps.weight"][e] @ gelu(w[f"{blk}.ffn_up_exps.weight"][e] @ x[token]))
+    for token, chosen in enumerate(choose(share, used)):
+        for e in chosen:
+            out[token] += share[token, e] * (w[f"{blk}.ffn_down_exps.weight"][e] @ gelu(w[f"{blk}.ffn_up_exps.weight"][e] @ x[token]))
     return out + w.get(f"{blk}.ffn_down.bias", 0)
 
 

@@ -83,19 +83,19 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-// An H200's, or STANDIN_SMS: where all blocks of a launch run at the same time, few are emulated.
-static int standin_sms(void)
+// An H200's, or what the environment says: where all blocks of a launch run at the same time, few SMs are emulated.
+static int standin_own(const char *name, int of_h200)
 {
-    const char *text = getenv("STANDIN_SMS");
-    return text ? atoi(text) : 132;
+    const char *text = getenv(name);
+    return text ? atoi(text) : of_h200;
 }
 
 CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 {
     (void)device;
     switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = standin_sms(); break;
-    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 50 << 20; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = standin_own("STANDIN_SMS", 132); break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = standin_own("STANDIN_L2", 50 << 20); break;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: *value = 2048; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = standin.sm / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = standin.sm % 10; break;

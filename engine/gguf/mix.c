@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "engine/quantize/mix.h"
+#include "engine/gguf/mix.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +41,7 @@ typedef struct rule {
     weft_dtype format;
 } rule;
 
-struct quantize_mix {
+struct gguf_mix {
     const char *name;
     uint32_t file_type; // enum llama_ftype
     weft_dtype format;
@@ -111,7 +111,7 @@ static const rule iq1[] = {{PART_OUTPUT, ALWAYS, WEFT_Q5_K},
                            {0}};
 static const rule ternary[] = {{PART_EMBEDDING, ALWAYS, WEFT_Q4_K}, {0}};
 
-static const quantize_mix mixes[] = {
+static const gguf_mix mixes[] = {
     {"f32", 0, WEFT_F32, none},           {"f16", 1, WEFT_F16, none},
     {"bf16", 32, WEFT_BF16, none},        {"q8_0", 7, WEFT_Q8_0, q8_0},
     {"q4_0", 2, WEFT_Q4_0, q4_0},         {"q4_1", 3, WEFT_Q4_1, none},
@@ -135,12 +135,12 @@ static const quantize_mix mixes[] = {
 
 enum { MIX_COUNT = sizeof mixes / sizeof *mixes };
 
-const quantize_mix *quantize_mix_at(int32_t n)
+const gguf_mix *gguf_mix_at(int32_t n)
 {
     return n >= 0 && n < MIX_COUNT ? &mixes[n] : NULL;
 }
 
-const quantize_mix *quantize_mix_find(const char *name)
+const gguf_mix *gguf_mix_find(const char *name)
 {
     for (int32_t n = 0; n < MIX_COUNT; n++)
         if (strcasecmp(mixes[n].name, name) == 0)
@@ -148,12 +148,17 @@ const quantize_mix *quantize_mix_find(const char *name)
     return NULL;
 }
 
-const char *quantize_mix_name(const quantize_mix *mix)
+const char *gguf_mix_name(const gguf_mix *mix)
 {
     return mix->name;
 }
 
-uint32_t quantize_mix_file_type(const quantize_mix *mix)
+weft_dtype gguf_mix_format(const gguf_mix *mix)
+{
+    return mix->format;
+}
+
+uint32_t gguf_mix_file_type(const gguf_mix *mix)
 {
     return mix->file_type;
 }
@@ -179,7 +184,7 @@ static part part_of(const char *name, bool tied)
     return PART_OTHER;
 }
 
-static bool holds(condition when, int32_t layer, const quantize_facts *facts)
+static bool holds(condition when, int32_t layer, const gguf_mix_facts *facts)
 {
     int32_t n = facts->layers, eighth = n / 8;
     switch (when) {
@@ -198,7 +203,7 @@ static bool holds(condition when, int32_t layer, const quantize_facts *facts)
     return false;
 }
 
-static weft_dtype format_for(const quantize_mix *mix, const quantize_facts *facts, const char *name)
+static weft_dtype format_for(const gguf_mix *mix, const gguf_mix_facts *facts, const char *name)
 {
     part which = part_of(name, facts->tied);
     int32_t layer = 0;
@@ -261,9 +266,9 @@ static bool is_matrix(const char *name, uint32_t rank, const int64_t *shape)
     return true;
 }
 
-const ggml_type_info *quantize_mix_choose(const quantize_mix *mix, const quantize_facts *facts,
-                                          const char *name, uint32_t rank, const int64_t *shape,
-                                          const ggml_type_info *type)
+const ggml_type_info *gguf_mix_choose(const gguf_mix *mix, const gguf_mix_facts *facts,
+                                      const char *name, uint32_t rank, const int64_t *shape,
+                                      const ggml_type_info *type)
 {
     if (!is_matrix(name, rank, shape)) // (formats of folders have no number in files)
         return type->id == GGML_TYPE_NO_ID ? ggml_type_of(WEFT_F32) : type;
