@@ -180,19 +180,24 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
         float number[3][WEFT_SPLITS];
         const uint64_t *const from = piece_words(args, kv_head, 0, piece);
         float2 state = make_float2(0, 0); // of part `lane`
-        bool there = lane >= WEFT_SPLITS || turn_look_2(from + lane * PART_WORDS, turn, &state);
-        uint32_t missing = 0;
+        bool there;
+        do
+            there = lane >= WEFT_SPLITS || turn_look_2(from + lane * PART_WORDS, turn, &state);
+        while (!there);
+        __syncwarp();
+        uint32_t missing = (1u << WEFT_SPLITS) - 1;
+        do { // what was sent before the states: all that is missing is asked for before any is looked at
+            const uint32_t before = missing;
+            missing = 0;
 #pragma unroll
-        for (int32_t s = 0; s < WEFT_SPLITS; s++)
-            missing |= (uint32_t)!turn_look(from + s * PART_WORDS + 2 + lane, turn, &number[2][s])
-                       << s;
-        while (!there)
-            there = turn_look_2(from + lane * PART_WORDS, turn, &state);
+            for (int32_t s = 0; s < WEFT_SPLITS; s++)
+                if (before >> s & 1)
+                    missing |= (uint32_t)!turn_look(from + s * PART_WORDS + 2 + lane, turn,
+                                                    &number[2][s])
+                               << s;
+        } while (missing);
 #pragma unroll
         for (int32_t s = 0; s < WEFT_SPLITS; s++) {
-            if (missing >> s & 1)
-                while (!turn_look(from + s * PART_WORDS + 2 + lane, turn, &number[2][s]))
-                    ;
             number[0][s] = __shfl_sync(0xffffffffu, state.x, s);
             number[1][s] = __shfl_sync(0xffffffffu, state.y, s);
         }
@@ -297,32 +302,34 @@ DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *
 
 #endif
 
-DEVICE void deliver_all(const struct weft__token_args *args, int32_t lane)
+DEVICE void deliver_all(const struct weft__token_args *args, int32_t own_lane)
 {
     struct shared *s = shared_rest();
     const int32_t layers = args->num_layers;
     struct delivery d = {0, 0};
 #pragma unroll 1
     for (int32_t u = s->share[O][0]; u < s->share[O][1]; u++)
-        if (lane < UNIT_ROWS)
-            (&s->residual[0][0])[(u - s->share[O][0]) * UNIT_ROWS + lane] =
-                args->stream[u * UNIT_ROWS + lane];
+        if (own_lane < UNIT_ROWS)
+            (&s->residual[0][0])[(u - s->share[O][0]) * UNIT_ROWS + own_lane] =
+                args->stream[u * UNIT_ROWS + own_lane];
 #pragma unroll 1
     for (int32_t l = 0; l < layers; l++) {
+        const int32_t lane = computed_here(own_lane); // what follows from it is not kept
         const uint32_t turn = s->launch * layers + l + 1;
-        const float *up_norm = args->layers[l].up_norm, *next_norm = args->layers[l].next_norm;
         if (l > 0) {
             part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
             heads_deliver(args, &d, l, turn, 0, lane);
         }
         d.seq += s->attends ? s->place.left : 0;
         pieces_merge(args, turn, lane);
+        const float *const up_norm = args->layers[l].up_norm; // pointers are not kept before
         part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
         stream_deliver(args, &d, O, false, up_norm, WEFT__TOKEN_ROW_up, turn, lane);
         part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
         gated_deliver(args, &d, turn, lane);
+        const float *const next_norm = args->layers[l].next_norm;
         part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
-        stream_deliver(args, &d, DOWN, is_second(args, DOWN, l), next_norm,
+        stream_deliver(args, &d, DOWN, is_second(args, DOWN, computed_here(l)), next_norm,
                        l + 1 < layers ? WEFT__TOKEN_ROW_qkv : -1, turn + 1, lane);
     }
 }
