@@ -192,9 +192,9 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
 #pragma unroll
             for (int32_t s = 0; s < WEFT_SPLITS; s++)
                 if (before >> s & 1)
-                    missing |= (uint32_t)!turn_look(from + s * PART_WORDS + 2 + lane, turn,
-                                                    &number[2][s])
-                               << s;
+                    missing |=
+                        (uint32_t)!turn_look(from + s * PART_WORDS + 2 + lane, turn, &number[2][s])
+                        << s;
         } while (missing);
 #pragma unroll
         for (int32_t s = 0; s < WEFT_SPLITS; s++) {
