@@ -5,8 +5,9 @@
     encoders_rounded.py        after encoders.py and nomic_moe.py
 
 A plain evaluation in low precision rounds both operands of products, and nothing else: the model code that made the stored states,
-with a hook on its products. `encoders/rounded.safetensors` has for each encoder the largest difference to the stored states and
-(`..._rms`) the root of its mean square:
+with a hook on its products. `encoders/rounded.safetensors` has for each encoder the largest difference to the stored states, at
+which of the stored positions that is (`..._at`), the largest of all others (`..._others`) and the root of the mean square (`..._rms`):
+a token that rounding moves more than any other excuses itself alone.
 
     bf16    operands of all products are rounded to bf16, which is what WEFT_LINEAR_F32_AS_BF16, a cache of bf16 and
             WEFT_ATTENTION_NARROW_QUERIES allow; a router's and experts' are not
@@ -69,7 +70,10 @@ def differences(key, states, candidates):
     nearest = []
     for state, of_state in zip(states, candidates, strict=True):
         nearest.append(min((np.abs(state - one) for one in of_state), key=np.max))
-    return {key: float(np.max(nearest)), f"{key}_rms": float(np.sqrt(np.mean(np.square(nearest, dtype=np.float64))))}
+    largest = np.max(nearest, axis=-1)
+    others, at = np.sort(largest)[-2], np.argmax(largest)
+    rms = np.sqrt(np.mean(np.square(nearest, dtype=np.float64)))
+    return {key: float(largest[at]), f"{key}_at": int(at), f"{key}_others": float(others), f"{key}_rms": float(rms)}
 
 
 def of_torch(name, folder):
