@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16 in registers (attention_widen_avx512.h), and
-// the softmax and queries of pairs. Part of attention_pairs_avx512bf16.c; attention_few_amx.c takes the softmax.
+// the softmax of all pairs. Part of attention_pairs_avx512bf16.c; attention_few_amx.c takes the softmax.
 //
 //      keys     of two, 32 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike.
 //               For 16 rows of one, 64 codes -> the same
@@ -40,64 +40,6 @@ INLINE void load_weights(const uint32_t *weight, const int rows, const bool once
     VF32_UNROLL
     for (int r = 0; r < rows; r++)
         weights[r] = weights_of(weight + r, once);
-}
-
-// Elements [i, i + 32) of row r's query, those that there are, in pairs of bf16, to which they are rounded where they are none.
-INLINE __m512i pairs_of_query(const struct rows *s, int32_t r, int32_t i)
-{
-    const struct weft__attention_call *call = s->call;
-    const int32_t left = call->k.dim - i;
-    if (r >= s->rows)
-        return _mm512_setzero_si512();
-    const int64_t token =
-        call->lengths.cu_q_lens[s->tile->seq] + (int64_t)weft__attention_token(call, s->tile, r);
-    const int64_t at =
-        token * call->q_token_stride + weft__attention_head(call, s->tile, r) * call->q_head_stride;
-    if (call->q_dtype == WEFT_BF16)
-        return _mm512_maskz_loadu_epi16(left < 32 ? (1u << left) - 1 : UINT32_MAX,
-                                        (const uint16_t *)call->q + at + i);
-    float wide[WEFT__ATTENTION_MAX_DIM];
-    const float *x = wide;
-    if (call->q_dtype == WEFT_F32)
-        x = (const float *)call->q + at;
-    else
-        weft__attention_query(call, s->tile, r, wide);
-    const int first = left < LANES ? left : LANES, second = left < 32 ? left - first : LANES;
-    return (__m512i)_mm512_cvtne2ps_pbh(
-        second > 0 ? vf32_load_n(x + i + LANES, second) : vf32_zero(), vf32_load_n(x + i, first));
-}
-
-// Queries of a tile over keys of bf16, four rows by a line at a time, as place_of_pair() says.
-static inline void load_pairs(const struct rows *s, const int lanes)
-{
-    for (int32_t r = 0; r < s->blocks * lanes; r += 4)
-        for (int32_t i = 0; i < s->pairs; i += LINE_PAIRS) {
-            __m512i row[4], two[4];
-            VF32_UNROLL
-            for (int n = 0; n < 4; n++)
-                row[n] = pairs_of_query(s, r + n, 2 * i);
-            if (lanes == 4) {
-                turn_parts(row, two);
-                VF32_UNROLL
-                for (int n = 0; n < 4; n++)
-                    _mm512_storeu_si512(s->q + ((int64_t)r / 4 * s->pairs + i + 4 * n) * 4, two[n]);
-                continue;
-            }
-            VF32_UNROLL
-            for (int n = 0; n < 2; n++) {
-                two[n] = _mm512_unpacklo_epi32(row[2 * n], row[2 * n + 1]);
-                two[n + 2] = _mm512_unpackhi_epi32(row[2 * n], row[2 * n + 1]);
-            }
-            uint32_t *q =
-                s->q + (int64_t)(r / lanes) * s->pairs * lanes + i * lanes + r % lanes / 4 * LANES;
-            VF32_UNROLL
-            for (int h = 0; h < 2; h++) {
-                _mm512_storeu_si512(q + (2 * h) * 4 * lanes,
-                                    _mm512_unpacklo_epi64(two[2 * h], two[2 * h + 1]));
-                _mm512_storeu_si512(q + (2 * h + 1) * 4 * lanes,
-                                    _mm512_unpackhi_epi64(two[2 * h], two[2 * h + 1]));
-            }
-        }
 }
 
 // Scores of a block of rows to weights and what the rows have come to: the online softmax.

@@ -17,6 +17,43 @@ int64_t weft__attention_scratch_avx512bf16(int32_t rows, int32_t head_dim, int32
     return rows_bytes(rows, head_dim, v_dim);
 }
 
+// Queries of a tile over keys of bf16, four rows by a line at a time, as place_of_pair() says.
+static inline void load_pairs(const struct rows *s, const int lanes)
+{
+    for (int32_t r = 0; r < s->blocks * lanes; r += 4) {
+        uint32_t rows[4][WEFT__ATTENTION_MAX_DIM / 2];
+        for (int n = 0; n < 4; n++)
+            pairs_of_query(s, r + n, rows[n]);
+        for (int32_t i = 0; i < s->pairs; i += LINE_PAIRS) {
+            __m512i row[4], two[4];
+            VF32_UNROLL
+            for (int n = 0; n < 4; n++)
+                row[n] = _mm512_loadu_si512(rows[n] + i);
+            if (lanes == 4) {
+                turn_parts(row, two);
+                VF32_UNROLL
+                for (int n = 0; n < 4; n++)
+                    _mm512_storeu_si512(s->q + ((int64_t)r / 4 * s->pairs + i + 4 * n) * 4, two[n]);
+                continue;
+            }
+            VF32_UNROLL
+            for (int n = 0; n < 2; n++) {
+                two[n] = _mm512_unpacklo_epi32(row[2 * n], row[2 * n + 1]);
+                two[n + 2] = _mm512_unpackhi_epi32(row[2 * n], row[2 * n + 1]);
+            }
+            uint32_t *q =
+                s->q + (int64_t)(r / lanes) * s->pairs * lanes + i * lanes + r % lanes / 4 * LANES;
+            VF32_UNROLL
+            for (int h = 0; h < 2; h++) {
+                _mm512_storeu_si512(q + (2 * h) * 4 * lanes,
+                                    _mm512_unpacklo_epi64(two[2 * h], two[2 * h + 1]));
+                _mm512_storeu_si512(q + (2 * h + 1) * 4 * lanes,
+                                    _mm512_unpackhi_epi64(two[2 * h], two[2 * h + 1]));
+            }
+        }
+    }
+}
+
 INLINE void ask(const char *pool, const int64_t *at, int64_t column)
 {
     __builtin_prefetch(pool + 2 * (at[NEAR] + column), 0, 3);
