@@ -30,14 +30,6 @@ static inline vf32 gelu_tanh(vf32 x, float cap)
     return vf32_mul(kept, one_over_one_plus_exp(vf32_mul(kept, factor)));
 }
 
-static inline vf32 polynomial(vf32 x, const float *coefficients, int count)
-{
-    vf32 p = vf32_set1(coefficients[0]);
-    for (int i = 1; i < count; i++)
-        p = vf32_fma(p, x, vf32_set1(coefficients[i]));
-    return p;
-}
-
 // x Phi(x), Phi the normal distribution, whose tail is Phi(-t) = 2^P(t): its logarithm is smooth from 0, where it is -1, to
 // where it no longer counts, and P falls ever faster behind that. P by Remez's algorithm over 0 <= t <= 5.6, its error
 // weighted by what of Phi is promised: 0.001 of that.
@@ -53,14 +45,6 @@ static const float gelu_tail[] = {-5.849157047e-8f,
                                   -1.151104131f,
                                   -1};
 
-static inline vf32 gelu(vf32 x, float cap)
-{
-    (void)cap;
-    vf32 kept = vf32_max(vf32_set1(-128), x), t = vf32_abs(kept);
-    vf32 tail = vf32_exp2(polynomial(t, gelu_tail, 11));
-    return vf32_mul(kept, vf32_select_less(kept, vf32_zero(), tail, vf32_sub(vf32_set1(1), tail)));
-}
-
 static inline void gelu_all(vf32 x[VF32_TOGETHER], float cap)
 {
     (void)cap;
@@ -72,7 +56,7 @@ static inline void gelu_all(vf32 x[VF32_TOGETHER], float cap)
         tail[i] = vf32_set1(gelu_tail[0]);
     }
     VF32_UNROLL
-    for (int n = 1; n < 11; n++)
+    for (size_t n = 1; n < sizeof gelu_tail / sizeof *gelu_tail; n++)
         vf32_fma_all(tail, t, gelu_tail[n]);
     vf32_exp2_all(tail);
     VF32_UNROLL
@@ -97,7 +81,7 @@ struct place {
     int64_t x, up, y, ahead;
 };
 
-// A function of several vectors, whose chains of operations go side by side only where a text of its own says so.
+// A function of several vectors: its chains of operations go side by side only where a text of its own says so, as GELU's.
 #define ONE_BY_ONE(kind)                                                                           \
     static inline void kind##_all(vf32 x[VF32_TOGETHER], float cap)                                \
     {                                                                                              \
@@ -111,10 +95,7 @@ ONE_BY_ONE(gelu_tanh)
 ONE_BY_ONE(softcap)
 ONE_BY_ONE(none)
 
-struct function {
-    vf32 (*one)(vf32 x, float cap);
-    void (*all)(vf32 x[VF32_TOGETHER], float cap);
-};
+typedef void function(vf32 x[VF32_TOGETHER], float cap);
 
 static inline void store(const struct weft__activation_launch *launch,
                          const weft_activation_args *args, const struct place *at, int64_t i, int n,
@@ -127,35 +108,39 @@ static inline void store(const struct weft__activation_launch *launch,
     vf32_store_element(args->y, y_dtype, at->y + i, value, n);
 }
 
-static inline void apply_all(const struct weft__activation_launch *launch,
-                             const weft_activation_args *args, const struct place *at, int64_t i,
-                             struct function function)
+// `count` elements from i on, at most as many as VF32_TOGETHER vectors have.
+static inline void apply_some(const struct weft__activation_launch *launch,
+                              const weft_activation_args *args, const struct place *at, int64_t i,
+                              int count, function *all)
 {
     vf32 x[VF32_TOGETHER];
     VF32_UNROLL
-    for (int n = 0; n < VF32_TOGETHER; n++)
-        x[n] = vf32_load_element(args->x, launch->x_dtype, at->x + i + n * VF32_LANES, VF32_LANES);
-    function.all(x, launch->cap);
+    for (int v = 0; v < VF32_TOGETHER; v++) {
+        const int left = count - v * VF32_LANES, n = left < VF32_LANES ? left : VF32_LANES;
+        x[v] = n > 0 ? vf32_load_element(args->x, launch->x_dtype, at->x + i + v * VF32_LANES, n)
+                     : vf32_zero();
+    }
+    all(x, launch->cap);
     VF32_UNROLL
-    for (int n = 0; n < VF32_TOGETHER; n++)
-        store(launch, args, at, i + n * VF32_LANES, VF32_LANES, x[n]);
+    for (int v = 0; v < VF32_TOGETHER; v++) {
+        const int left = count - v * VF32_LANES, n = left < VF32_LANES ? left : VF32_LANES;
+        if (n > 0)
+            store(launch, args, at, i + v * VF32_LANES, n, x[v]);
+    }
 }
 
 // A block of results of a product has short rows far apart: lines of y are asked for some rows ahead.
 static inline void apply(const struct weft__activation_launch *launch,
-                         const weft_activation_args *args, int64_t row, struct function function)
+                         const weft_activation_args *args, int64_t row, function *all)
 {
     enum { STEP = VF32_TOGETHER * VF32_LANES };
     const struct place at = {row * args->x_stride, row * args->up_stride, row * args->y_stride,
                              (row + ROWS_AHEAD) * args->y_stride};
     int64_t i = 0;
     for (; i + STEP <= launch->dim; i += STEP)
-        apply_all(launch, args, &at, i, function);
-    for (; i < launch->dim; i += VF32_LANES) {
-        const int n = launch->dim - i < VF32_LANES ? (int)(launch->dim - i) : VF32_LANES;
-        const vf32 x = vf32_load_element(args->x, launch->x_dtype, at.x + i, n);
-        store(launch, args, &at, i, n, function.one(x, launch->cap));
-    }
+        apply_some(launch, args, &at, i, STEP, all);
+    if (i < launch->dim)
+        apply_some(launch, args, &at, i, (int)(launch->dim - i), all);
 }
 
 #define ACTIVATION_SIMD(kind, isa)                                                                 \
@@ -165,5 +150,5 @@ static inline void apply(const struct weft__activation_launch *launch,
                                          int64_t row1)                                             \
     {                                                                                              \
         for (int64_t row = row0; row < row1; row++)                                                \
-            apply(launch, args, row, (struct function){kind, kind##_all});                         \
+            apply(launch, args, row, kind##_all);                                                  \
     }

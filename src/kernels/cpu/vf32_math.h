@@ -11,21 +11,26 @@
 #define VF32_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-// 2^x for any x, within 1.5 units in the last place; -infinity gives 0, NaN gives NaN.
-// x = n + f with |f| <= 1/2, and 2^f by a polynomial whose relative error is below 2^-25.8 (weighted
-// least squares on Chebyshev points, constant term fixed at 1).
+// 2^f for |f| <= 1/2: a polynomial whose relative error is below 2^-25.8 (weighted least squares on Chebyshev points, constant
+// term fixed at 1).
+enum { VF32_EXP2_TERMS = 7 };
+static const float vf32_exp2_terms[VF32_EXP2_TERMS] = {0x1.41fbbcp-13f,
+                                                       0x1.5f3e54p-10f,
+                                                       0x1.3b2d4cp-7f,
+                                                       0x1.c6aee8p-5f,
+                                                       0x1.ebfbdcp-3f,
+                                                       0x1.62e430p-1f,
+                                                       1};
+
+// 2^x for any x, within 1.5 units in the last place; -infinity gives 0, NaN gives NaN. x = n + f with |f| <= 1/2.
 static inline vf32 vf32_exp2(vf32 x)
 {
     x = vf32_max(vf32_set1(-200), x);
     x = vf32_min(vf32_set1(200), x);
-    vf32 n = vf32_round(x), f = vf32_sub(x, n);
-    vf32 p = vf32_set1(0x1.41fbbcp-13f);
-    p = vf32_fma(p, f, vf32_set1(0x1.5f3e54p-10f));
-    p = vf32_fma(p, f, vf32_set1(0x1.3b2d4cp-7f));
-    p = vf32_fma(p, f, vf32_set1(0x1.c6aee8p-5f));
-    p = vf32_fma(p, f, vf32_set1(0x1.ebfbdcp-3f));
-    p = vf32_fma(p, f, vf32_set1(0x1.62e430p-1f));
-    p = vf32_fma(p, f, vf32_set1(1));
+    vf32 n = vf32_round(x), f = vf32_sub(x, n), p = vf32_set1(vf32_exp2_terms[0]);
+    VF32_UNROLL
+    for (int i = 1; i < VF32_EXP2_TERMS; i++)
+        p = vf32_fma(p, f, vf32_set1(vf32_exp2_terms[i]));
     return vf32_scale(p, n);
 }
 
@@ -43,8 +48,6 @@ static inline void vf32_fma_all(vf32 p[VF32_TOGETHER], const vf32 x[VF32_TOGETHE
 // vf32_exp2() of each, to the bit.
 static inline void vf32_exp2_all(vf32 x[VF32_TOGETHER])
 {
-    static const float c[] = {0x1.5f3e54p-10f, 0x1.3b2d4cp-7f, 0x1.c6aee8p-5f,
-                              0x1.ebfbdcp-3f,  0x1.62e430p-1f, 1};
     vf32 n[VF32_TOGETHER], f[VF32_TOGETHER], p[VF32_TOGETHER];
     VF32_UNROLL
     for (int i = 0; i < VF32_TOGETHER; i++)
@@ -55,11 +58,11 @@ static inline void vf32_exp2_all(vf32 x[VF32_TOGETHER])
     VF32_UNROLL
     for (int i = 0; i < VF32_TOGETHER; i++) {
         f[i] = vf32_sub(x[i], n[i]);
-        p[i] = vf32_set1(0x1.41fbbcp-13f);
+        p[i] = vf32_set1(vf32_exp2_terms[0]);
     }
     VF32_UNROLL
-    for (int i = 0; i < 6; i++)
-        vf32_fma_all(p, f, c[i]);
+    for (int i = 1; i < VF32_EXP2_TERMS; i++)
+        vf32_fma_all(p, f, vf32_exp2_terms[i]);
     VF32_UNROLL
     for (int i = 0; i < VF32_TOGETHER; i++)
         x[i] = vf32_scale(p[i], n[i]);
