@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a plan of a linear layer decides on the CPU (cpu_linear.c) and its runs do (cpu_linear_run.c).
+// What a plan of a linear layer decides on the CPU (cpu_linear.c) and its runs do (cpu_linear_run.h).
 #ifndef WEFT_BACKEND_CPU_LINEAR_H
 #define WEFT_BACKEND_CPU_LINEAR_H
 

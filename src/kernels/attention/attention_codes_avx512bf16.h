@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16 in registers (attention_widen_avx512.h), and
-// the softmax of all pairs. Part of attention_pairs_avx512bf16.c; attention_few_amx.c takes the softmax.
+// the softmax and queries of all pairs. Part of attention_pairs_avx512bf16.c; attention_few_amx.c takes the softmax.
 //
 //      keys     of two, 32 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike.
 //               For 16 rows of one, 64 codes -> the same
@@ -40,6 +40,54 @@ INLINE void load_weights(const uint32_t *weight, const int rows, const bool once
     VF32_UNROLL
     for (int r = 0; r < rows; r++)
         weights[r] = weights_of(weight + r, once);
+}
+
+// The pairs of a query to their places.
+static inline void place_query(const struct rows *s, const int lanes, int32_t r,
+                               const uint32_t *row)
+{
+    uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes;
+    const bool codes = is_code(s->call->k.dtype);
+    for (int32_t i = 0; i < s->call->k.dim / 2; i++)
+        q[place_of_pair(codes, lanes, r % lanes, i)] = row[i];
+}
+
+// The query of row r, or zeros, in s->pairs pairs of bf16 with zeros behind: it is bf16, or is rounded to it.
+static inline void pairs_of_query(const struct rows *s, int32_t r, uint32_t *row)
+{
+    const struct weft__attention_call *call = s->call;
+    const int32_t pairs = r < s->rows ? call->k.dim / 2 : 0;
+    float wide[WEFT__ATTENTION_MAX_DIM];
+    memset(row + pairs, 0, (size_t)(s->pairs - pairs) * sizeof *row);
+    if (pairs == 0)
+        return;
+    if (call->q_dtype == WEFT_BF16 && !call->q_scales) {
+        const int64_t token = call->lengths.cu_q_lens[s->tile->seq] +
+                              (int64_t)weft__attention_token(call, s->tile, r);
+        const int64_t at = token * call->q_token_stride +
+                           weft__attention_head(call, s->tile, r) * call->q_head_stride;
+        memcpy(row, (const uint16_t *)call->q + at, (size_t)pairs * sizeof *row);
+        return;
+    }
+    weft__attention_query(call, s->tile, r, wide);
+    for (int32_t i = 0; i < 2 * pairs; i += 2 * LANES) {
+        const int left = 2 * pairs - i, first = left < LANES ? left : LANES;
+        const int second = left < 2 * LANES ? left - first : LANES;
+        const __m512i two = (__m512i)_mm512_cvtne2ps_pbh(vf32_load_n(wide + i + first, second),
+                                                         vf32_load_n(wide + i, first));
+        _mm512_mask_storeu_epi32(row + i / 2, vf32_first(left < 2 * LANES ? left / 2 : LANES), two);
+    }
+}
+
+// Queries of a tile, each pair to its place.
+static inline void load_queries(const struct rows *s, const int lanes)
+{
+    memset(s->q, 0, (size_t)s->blocks * (size_t)(s->pairs * lanes) * sizeof *s->q);
+    for (int32_t r = 0; r < s->rows; r++) {
+        uint32_t row[WEFT__ATTENTION_MAX_DIM / 2];
+        pairs_of_query(s, r, row);
+        place_query(s, lanes, r, row);
+    }
 }
 
 // Scores of a block of rows to weights and what the rows have come to: the online softmax.

@@ -160,53 +160,6 @@ INLINE int32_t place_of_pair(const bool codes, const int lanes, int32_t r, int32
     return line * LINE_PAIRS * lanes + i % 4 * 4 * lanes + r / 4 * LANES + part * 4 + r % 4;
 }
 
-// The pairs of a query to their places.
-static void place_query(const struct rows *s, const int lanes, int32_t r, const uint32_t *row)
-{
-    uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes;
-    const bool codes = is_code(s->call->k.dtype);
-    for (int32_t i = 0; i < s->call->k.dim / 2; i++)
-        q[place_of_pair(codes, lanes, r % lanes, i)] = row[i];
-}
-
-// The query of row r, or zeros, in s->pairs pairs of bf16 with zeros behind: it is bf16, or is rounded to it.
-static inline void pairs_of_query(const struct rows *s, int32_t r, uint32_t *row)
-{
-    const struct weft__attention_call *call = s->call;
-    const int32_t pairs = r < s->rows ? call->k.dim / 2 : 0;
-    float wide[WEFT__ATTENTION_MAX_DIM];
-    memset(row + pairs, 0, (size_t)(s->pairs - pairs) * sizeof *row);
-    if (pairs == 0)
-        return;
-    if (call->q_dtype == WEFT_BF16 && !call->q_scales) {
-        const int64_t token = call->lengths.cu_q_lens[s->tile->seq] +
-                              (int64_t)weft__attention_token(call, s->tile, r);
-        const int64_t at = token * call->q_token_stride +
-                           weft__attention_head(call, s->tile, r) * call->q_head_stride;
-        memcpy(row, (const uint16_t *)call->q + at, (size_t)pairs * sizeof *row);
-        return;
-    }
-    weft__attention_query(call, s->tile, r, wide);
-    for (int32_t i = 0; i < 2 * pairs; i += 2 * LANES) {
-        const int left = 2 * pairs - i, first = left < LANES ? left : LANES;
-        const int second = left < 2 * LANES ? left - first : LANES;
-        const __m512i two = (__m512i)_mm512_cvtne2ps_pbh(vf32_load_n(wide + i + first, second),
-                                                         vf32_load_n(wide + i, first));
-        _mm512_mask_storeu_epi32(row + i / 2, vf32_first(left < 2 * LANES ? left / 2 : LANES), two);
-    }
-}
-
-// Queries of a tile, each pair to its place.
-static inline void load_queries(const struct rows *s, const int lanes)
-{
-    memset(s->q, 0, (size_t)s->blocks * (size_t)(s->pairs * lanes) * sizeof *s->q);
-    for (int32_t r = 0; r < s->rows; r++) {
-        uint32_t row[WEFT__ATTENTION_MAX_DIM / 2];
-        pairs_of_query(s, r, row);
-        place_query(s, lanes, r, row);
-    }
-}
-
 static void open_rows(struct rows *s, const int lanes)
 {
     const struct weft__attention_call *call = s->call;

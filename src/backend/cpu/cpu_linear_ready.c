@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+// Rows of X of a linear layer made ready: widened, normed, rounded. Those that kernels read narrower pass through memory of the
+// thread's own and meet each step in the caches.
+#include <math.h>
+
+#include "src/backend/cpu/cpu_linear_run.h"
+#include "src/base/checked.h"
+#include "src/kernels/element.h"
+
+// Where row m of X becomes f32 and normed: among all rows, or, if nobody reads it later, among those that the thread makes
+// ready together from `first` on.
+static float *own_row(const struct weft__cpu_linear_work *work, int32_t m, int32_t first,
+                      int32_t thread)
+{
+    const struct weft__linear_launch *launch = work->launch;
+    const int64_t row = work->keeps_x ? m : (int64_t)thread * launch->together + (m - first);
+    return (float *)(void *)(work->workspace +
+                             (work->keeps_x ? launch->x_offset : launch->ready_offset)) +
+           row * work->desc->cols;
+}
+
+static void widen_row(const struct weft__cpu_linear_work *work, const void *x, float *y)
+{
+    const struct weft__activation_launch *widen = &work->launch->widen;
+    const weft_activation_args args = {.x = x, .y = y};
+    if (widen->kernel->base.level == WEFT__ISA_ref)
+        weft__elements_widen(x, work->desc->x_dtype, work->desc->cols, y);
+    else
+        widen->kernel->run(widen, &args, 0, 1);
+}
+
+// Row m of X, `own` being its place if it is widened or normed.
+static const float *ready_row(const struct weft__cpu_linear_work *work, int32_t m, float *own)
+{
+    const struct weft__linear_launch *launch = work->launch;
+    const weft_linear_args *args = work->args;
+    const int64_t cols = work->desc->cols;
+    const void *from = weft__element_at(args->x, work->desc->x_dtype, m * args->x_stride);
+    const float *x = from;
+    if (launch->widen.kernel) {
+        widen_row(work, from, own);
+        x = own;
+    }
+    const weft_norm_args norm = {
+        .x = x, .y = own, .weight = args->norm_weight, .bias = args->norm_bias};
+    if (launch->norm.kernel) {
+        launch->norm.kernel->run(&launch->norm, &norm, 0, 1);
+        x = own;
+    }
+    if (launch->rounds) {
+        struct weft__rounded_row to = weft__rounded_row(&work->acts, m);
+        weft__rounded_begin(&work->acts, m, cols, work->few, false);
+        launch->round(&to, 0, launch->x_layout.stride, x, cols, to.head->few);
+    }
+    return x;
+}
+
+// Rows [m, m + rows), those that lie in one another together.
+static void ready_rows(const struct weft__cpu_linear_work *work, int32_t m, int32_t rows,
+                       int32_t thread)
+{
+    const struct weft__linear_launch *launch = work->launch;
+    const weft_dtype dtype = work->desc->x_dtype;
+    const int64_t stride = work->args->x_stride;
+    const bool own = launch->ready_offset >= 0;
+    const void *x = weft__element_at(work->args->x, dtype, m * stride);
+    if (work->takes_bf16) {
+        launch->narrow(x, dtype, stride, rows, work->desc->cols, m, work->x_bf16,
+                       work->x_bf16_stride);
+        return;
+    }
+    for (int32_t i = 0; i < rows; i++) {
+        const float *row = ready_row(work, m + i, own ? own_row(work, m + i, m, thread) : NULL);
+        x = i ? x : row;
+    }
+    if (work->x_bf16)
+        launch->narrow(x, WEFT_F32, own ? work->desc->cols : stride, rows, work->desc->cols, m,
+                       work->x_bf16, work->x_bf16_stride);
+}
+
+static void ready_task(void *opaque, int32_t index, int32_t thread)
+{
+    const struct weft__cpu_linear_work *work = opaque;
+    const int32_t rows = work->launch->together, left = work->args->batch - index * rows;
+    ready_rows(work, index * rows, rows < left ? rows : left, thread);
+}
+
+// A row is made ready in a thousandth of its multiplication: a few are not worth a parallel region.
+void weft__cpu_linear_ready_x(const weft_context *context, struct weft__cpu_linear_work *work,
+                              bool alone)
+{
+    const int32_t batch = work->args->batch;
+    const int32_t tasks = (int32_t)weft__ceil_div(batch, work->launch->together);
+    if (!work->launch->rounds && work->launch->ready_offset < 0 && !work->x_bf16)
+        return;
+    if (!alone && batch > WEFT__FEW_ROWS)
+        weft__cpu_parallel_for(context, tasks, ready_task, work);
+    else
+        for (int32_t i = 0; i < tasks; i++)
+            ready_task(work, i, 0);
+}
+
+weft_status weft__cpu_linear_take_rounded(const weft_plan *plan, struct weft__cpu_linear_work *work)
+{
+    const weft_linear_desc *desc = work->desc;
+    work->acts =
+        (struct weft__rounded){work->launch->x_layout, (unsigned char *)(uintptr_t)work->args->x};
+    work->few = true;
+    for (int32_t m = 0; m < work->args->batch; m++) {
+        struct weft__rounded_row row = weft__rounded_row(&work->acts, m);
+        if (row.head->mark != WEFT__ROUNDED_MARK || row.head->cols != desc->cols)
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "linear: row %d of x is no rounded row of %lld columns", m,
+                              (long long)desc->cols);
+        if (desc->norm && !row.head->squares)
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "linear: a norm of rounded rows needs x made with WEFT_LINEAR_NEXT");
+        work->few = work->few && (row.head->few || !work->acts.at.halves);
+        double sum = 0;
+        for (int64_t i = 0; desc->norm && i < weft__ceil_div(desc->cols, WEFT__ROUNDED_STEP); i++)
+            sum += row.squares[i];
+        if (desc->norm)
+            work->x_scale[m] = (float)(1 / sqrt(sum / (double)desc->cols + desc->norm_eps));
+    }
+    if (desc->flags & WEFT_LINEAR_BATCH_INVARIANT && !work->few)
+        return weft__fail(plan->context, WEFT_EINVAL,
+                          "linear: x was rounded without WEFT_LINEAR_BATCH_INVARIANT");
+    return WEFT_OK;
+}
