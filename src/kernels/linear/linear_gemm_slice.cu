@@ -21,6 +21,7 @@
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/wgmma.cuh"
+#include "src/kernels/linear/linear_gemm_part.cuh"
 #include "src/kernels/linear/linear_gemm_weights.cuh"
 #include "src/kernels/linear/linear_rounding.cuh"
 
@@ -75,15 +76,6 @@ DEVICE int32_t x_bytes(const struct weft__linear_slice_args *args)
 DEVICE float *shared_inverse(const struct weft__linear_slice_args *args)
 {
     return (float *)(shared_memory() + x_bytes(args) + WARPS * RING);
-}
-
-DEVICE int32_t part_of(const struct weft__linear_slice_args *args, int32_t unit)
-{
-    int32_t part = 0;
-#pragma unroll 1
-    while (part + 1 < args->num_parts && unit >= args->part[part + 1].first_unit)
-        part++;
-    return part;
 }
 
 // The warp's row block of a unit.

@@ -19,7 +19,7 @@
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/mma.cuh"
-#include "src/kernels/linear/linear_gemm_device.h"
+#include "src/kernels/linear/linear_gemm_part.cuh"
 #include "src/kernels/linear/linear_rounding.cuh"
 #include "src/kernels/linear/linear_tile.cuh"
 
@@ -97,15 +97,6 @@ DEVICE const uint8_t *row_of_x(const struct weft__linear_slice_args *args, int32
 }
 
 #include "src/kernels/linear/linear_gemm_team_x.cuh"
-
-DEVICE int32_t part_of(const struct weft__linear_slice_args *args, int32_t unit)
-{
-    int32_t part = 0;
-#pragma unroll 1
-    while (part + 1 < args->num_parts && unit >= args->part[part + 1].first_unit)
-        part++;
-    return part;
-}
 
 // Where a lane's bytes of a warp's next slot are: 16 of the codes of the first row block's tile, what the other's is further, and of
 // the scales, of which SCALE_LANES lanes ask for the first's, as many for the other's. A row block has fewer than 2^31
