@@ -130,9 +130,6 @@ bool cli_formats(const cli_command *self, const char *option, const char *text, 
 // How a GPU was given the layers of the tokens that the worker has decoded: "one launch" or "launches".
 const char *cli_layers_of(const engine_worker *worker);
 
-// The same after a few tokens of any text; NULL if they fail.
-const char *cli_try_layers(engine_worker *worker, engine_error *err);
-
 // A list of ids such as "1,2,3"; the caller frees *ids.
 bool cli_ids(const cli_command *self, const char *option, const char *text, int32_t **ids,
              int32_t *count);

@@ -82,11 +82,26 @@ static void show_progress(void *user, int32_t done, int32_t count)
     (void)user;
 }
 
+// How a GPU was given a few tokens of any text; NULL if they fail.
+static const char *try_layers(engine_worker *worker, engine_error *err)
+{
+    enum { TOKENS = 3 }; // what decodes is recorded at the first
+    const int32_t ids[] = {0};
+    engine_session *session = engine_session_open(worker, err);
+    bool fine = session != NULL;
+    for (int i = 0; fine && i < TOKENS; i++) {
+        engine_feed feed = {.session = session, .ids = ids, .count = 1};
+        fine = engine_eval(worker, &feed, 1, NULL, NULL, err);
+    }
+    engine_session_close(session);
+    return fine ? cli_layers_of(worker) : NULL;
+}
+
 // How a GPU decodes a token of the model.
 static int print_layers(const cli_command *self, engine_worker *worker, bool json,
                         engine_error *err)
 {
-    const char *layers = cli_try_layers(worker, err);
+    const char *layers = try_layers(worker, err);
     if (!layers)
         return cli_failed(self, "%s", err->text);
     printf(json ? "{\"layers\":\"%s\"}\n" : "layers of a token: %s\n", layers);

@@ -207,6 +207,14 @@ typedef struct bench_column {
     double scale; // 0: 1; 100 for per cent
 } bench_column;
 
+// The last columns of a table of kernels: what bench_add_figures() adds.
+#define BENCH_FIGURES                                                                              \
+    {"gbps", "GB/s", 7, 1, 0}, {"gflops", "GFLOP/s", 8, 1, 0}, {"roof_gbps", "roof", 7, 1, 0},     \
+        {"roof_gflops", "roof", 8, 1, 0}, {"roof_fraction", "% roof", 6, 1, 100},                  \
+    {                                                                                              \
+        "roof_fraction_best", "best", 6, 1, 100                                                    \
+    }
+
 bool bench_print(bench *run, json_t *row, const bench_column *columns);
 
 // One line of progress on standard error, if that is a terminal; NULL wipes it.

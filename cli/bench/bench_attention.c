@@ -76,12 +76,7 @@ static const bench_column columns[] = {
     {"difference", "1e-6 off", 8, 2, 1000000},
     {"us_median", "us median", 10, 1, 0},
     {"us_min", "us min", 10, 1, 0},
-    {"gbps", "GB/s", 6, 1, 0},
-    {"gflops", "GFLOP/s", 8, 1, 0},
-    {"roof_gbps", "roof", 6, 1, 0},
-    {"roof_gflops", "roof", 8, 1, 0},
-    {"roof_fraction", "% roof", 6, 1, 100},
-    {"roof_fraction_best", "best", 6, 1, 100},
+    BENCH_FIGURES,
     {0},
 };
 

@@ -44,12 +44,7 @@ static const bench_column columns[] = {
     {"pack_gbps", "pack GB/s", 9, 1, 0},
     {"us_median", "us median", 10, 1, 0},
     {"us_min", "us min", 10, 1, 0},
-    {"gbps", "GB/s", 7, 1, 0},
-    {"gflops", "GFLOP/s", 8, 1, 0},
-    {"roof_gbps", "roof", 7, 1, 0},
-    {"roof_gflops", "roof", 8, 1, 0},
-    {"roof_fraction", "% roof", 6, 1, 100},
-    {"roof_fraction_best", "best", 6, 1, 100},
+    BENCH_FIGURES,
     {0},
 };
 

@@ -16,12 +16,7 @@ static const bench_column columns[] = {
     {"us_median", "us median", 11, 1, 0},
     {"us_min", "us min", 11, 1, 0},
     {"bytes_per_token", "MB/token", 8, 1, 1e-6},
-    {"gbps", "GB/s", 6, 1, 0},
-    {"gflops", "GFLOP/s", 8, 1, 0},
-    {"roof_gbps", "roof", 6, 1, 0},
-    {"roof_gflops", "roof", 8, 1, 0},
-    {"roof_fraction", "% roof", 6, 1, 100},
-    {"roof_fraction_best", "best", 6, 1, 100},
+    BENCH_FIGURES,
     {0},
 };
 
