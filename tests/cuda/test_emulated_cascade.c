@@ -120,15 +120,6 @@ static weft_batch *batch_of(weft_context *context, const weft_cascade *cascade, 
     return batch;
 }
 
-static void *on_device(weft_context *context, const void *from, size_t bytes)
-{
-    void *to;
-    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, bytes, &to) == WEFT_OK);
-    if (from)
-        CHECK(weft_copy(context, to, from, bytes, NULL) == WEFT_OK);
-    return to;
-}
-
 // The launch of prefill has all blocks, and says that items may be sliced.
 static void expect_slices(const char *function, int32_t blocks)
 {

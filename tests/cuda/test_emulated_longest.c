@@ -103,15 +103,6 @@ static void attend_on_cpu(void)
     weft_context_destroy(context);
 }
 
-static void *on_device(weft_context *context, const void *from, size_t bytes)
-{
-    void *to;
-    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, bytes, &to) == WEFT_OK);
-    if (from)
-        CHECK(weft_copy(context, to, from, bytes, NULL) == WEFT_OK);
-    return to;
-}
-
 // The launch has the blocks of the device, which see several sets.
 static void expect_sets(void)
 {

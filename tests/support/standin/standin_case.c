@@ -90,3 +90,12 @@ int standin_run(const struct standin_case *cases, int num_cases)
     int failures = _cmocka_run_group_tests("standin", tests, (size_t)num_cases, NULL, NULL);
     return scratch_remove(standin_cache_folder) ? 1 : failures;
 }
+
+void *on_device(weft_context *context, const void *from, size_t bytes)
+{
+    void *to;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, bytes, &to) == WEFT_OK);
+    if (from)
+        CHECK(weft_copy(context, to, from, bytes, NULL) == WEFT_OK);
+    return to;
+}

@@ -48,6 +48,9 @@ int standin_run(const struct standin_case *cases, int num_cases);
 weft_status open_context(weft_context **context);
 weft_context *must_open(void);
 
+// Memory of the device with a copy of `from`, unless that is NULL.
+void *on_device(weft_context *context, const void *from, size_t bytes);
+
 // The smallest plan there is, and a run of it.
 weft_plan *norm_plan(weft_context *context);
 weft_status norm_run(const weft_plan *plan, float *x, int32_t rows, weft_stream *stream);
