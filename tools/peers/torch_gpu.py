@@ -4,8 +4,8 @@
 
     torch_gpu.py OUT.jsonl [--only decode,prefill,linear] [--weft WEFT] [--rounds N]
 
-Both sides read from memory, not from a cache: a graph of calls goes round copies of what they read. weft's cache has pages of
-16 tokens, PyTorch's is one piece. FlashAttention-2 and cuDNN are asked for by name and get grouped heads as they are, or, where
+Both sides read from memory, not from a cache: a graph of calls goes round copies of what they read. weft's cache lies in
+pages of 64 tokens, PyTorch's in one piece. FlashAttention-2 and cuDNN are asked for by name and get grouped heads as they are, or, where
 they refuse them, keys and values repeated for each head (which is the easier problem).
 """
 
@@ -111,7 +111,7 @@ def reached(peers):
 
 
 def attention_turn(args, seqs, queries, keys):
-    options = ("--dtype", "bf16", "--kv-dtype", "bf16", "--batch", seqs, "--q-len", queries, "--kv-len", keys, "--page-size", 16)
+    options = ("--dtype", "bf16", "--kv-dtype", "bf16", "--batch", seqs, "--q-len", queries, "--kv-len", keys)
     figures = {"weft": weft_us(args, "attention", *options)}
     figures |= reached({name: lambda of=of: attention_us(of, seqs, queries, keys) for name, of in BACKENDS.items()})
     if queries == 1:

@@ -67,14 +67,18 @@ def figures_of(rows, name):
 
 
 def table(head, rows):
-    """Markdown: a row for each thing, all turns of each program in its cell."""
+    """Markdown: a row for each thing, all turns of each program in its cell; where things have different peers, one column of them."""
     things = {}
     for row in rows:
         things.setdefault((row["what"], row["unit"]), []).append(row)
-    programs = list(dict.fromkeys(name for row in rows for name in row["figures"]))
+    peers = list(dict.fromkeys(name for row in rows for name in row["figures"] if name != "weft"))
+    alike = all(set(row["figures"]) == {"weft", *peers} for row in rows)
+    columns = ["weft", *(peers if alike else ["others"]), "weft is better by", "wanted"]
     lines = [f"Measured {head['date']} on {head['machine']}, commit `{head['commit']}`; {head['peers']}.", "",
-             "| | " + " | ".join(programs) + " | weft is better by | wanted |", "|---|" + "---|" * (len(programs) + 2)]  # fmt: skip
+             "| | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]  # fmt: skip
     for (what, unit), same in things.items():
-        cells = [f"{what}, {unit}", *(figures_of(same, name) for name in programs), *ratio_of(same)]
-        lines.append("| " + " | ".join(cells) + " |")
+        theirs = [figures_of(same, name) for name in peers]
+        if not alike:
+            theirs = ["; ".join(f"{name} {cell}" for name, cell in zip(peers, theirs) if cell != "-")]
+        lines.append("| " + " | ".join([f"{what}, {unit}", figures_of(same, "weft"), *theirs, *ratio_of(same)]) + " |")
     return lines
