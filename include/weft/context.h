@@ -89,8 +89,8 @@ typedef struct weft_context_desc {
     void (*log)(void *user, const char *line);
     void *log_user;
     /** GPU only: the driver's context (CUcontext) to work in, and the stream (CUstream, cudaStream_t) to
-     *  use as the context's own. Both stay the caller's. NULL = the device's primary context, and a
-     *  stream that the library creates. */
+     *  use as the context's own. Both stay the caller's. The device is then that of native_context. NULL =
+     *  the primary context of device_index, and a stream that the library creates. */
     void *native_context;
     void *native_stream;
     /** The file of measured thresholds (tuning.h); NULL = the machine's own, "" = none. */
