@@ -74,16 +74,39 @@ INLINE void ask(const char *pool, const int64_t *at, int64_t column)
 // ask for, so that memory is as busy in the second as in the first.
 enum asking { NOTHING, ALL, FIRST_HALF, SECOND_HALF };
 
-INLINE void ask_values(const enum asking asks, const char *pool, const int64_t *at, int64_t column)
+// The next line of the next block's values to be asked for, in order of address.
+struct line {
+    const int64_t *at;
+    int32_t column, end;
+};
+
+INLINE struct line first_line(const struct rows *s, const enum asking asks, int32_t g)
+{
+    const int32_t n = asks == ALL ? 2 * PAIRS * g : PAIRS * (asks == SECOND_HALF ? s->groups + g : g);
+    return (struct line){s->values_at + BLOCK + n / s->groups, n % s->groups * GROUP,
+                         s->groups * GROUP};
+}
+
+INLINE void ask_line(const char *pool, struct line *line)
+{
+    __builtin_prefetch(pool + 2 * (*line->at + line->column), 0, 2);
+    line->column += GROUP;
+    const bool over = line->column == line->end;
+    line->at += over;
+    line->column = over ? 0 : line->column;
+}
+
+INLINE void ask_values(const enum asking asks, const char *pool, const int64_t *at, int64_t column,
+                       struct line *line)
 {
     if (asks == ALL || asks == FIRST_HALF) {
         ask_near(pool, at, column);
         ask_near(pool, at + 1, column);
     }
-    if (asks == ALL || asks == FIRST_HALF)
-        ask_far(pool, at, column);
-    if (asks == ALL || asks == SECOND_HALF)
-        ask_far(pool, at + 1, column);
+    if (asks != NOTHING)
+        ask_line(pool, line);
+    if (asks == ALL)
+        ask_line(pool, line);
 }
 
 // Four keys' sums, of which each part of 128 bits is a row's: what lanes come to, keys beside each other.
@@ -197,13 +220,14 @@ INLINE void add_values(const struct rows *s, const int lanes, const int rows, co
     VF32_UNROLL
     for (int i = 0; i < groups; i++)
         mask[i] = columns_from(s, (g + i) * GROUP);
+    struct line line = first_line(s, asks, g);
     for (int32_t j = 0; j < s->block->n; j += 2) {
         __m512i weights[VALUE_ROWS];
         load_weights(weight + j / 2 * lanes, rows, lanes > 4, weights);
         VF32_UNROLL
         for (int i = 0; i < groups; i++) {
             const int32_t column = (g + i) * GROUP;
-            ask_values(asks, pool, s->values_at + j, column);
+            ask_values(asks, pool, s->values_at + j, column, &line);
             const __m512i even =
                 whole ? load_whole_value(s, j, column) : load_value(s, j, column, mask[i]);
             const __m512i odd =
