@@ -125,6 +125,7 @@ INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q,
     const int64_t *at = s->at + key;
     const int32_t pairs = s->call->k.dim / 2;
     const int keys = KEY_SCORES / lanes;
+    struct line line = {at + BLOCK, 0, s->pairs * 2};
     __m512 sums[KEY_SCORES / 4];
     VF32_UNROLL
     for (int i = 0; i < KEY_SCORES / 4; i++)
@@ -134,8 +135,10 @@ INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q,
         __m512i k[KEY_SCORES / 8];
         VF32_UNROLL
         for (int j = 0; j < keys; j++) {
-            if (ahead)
-                ask(pool, at + j, 2 * i);
+            if (ahead) {
+                ask_near(pool, at + j, 2 * i);
+                ask_line(pool, &line);
+            }
             k[j] = _mm512_maskz_loadu_epi32(mask, pool + 2 * at[j] + 4 * i);
         }
         score_pairs(lanes, q, k, sums);
