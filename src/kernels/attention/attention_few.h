@@ -90,6 +90,17 @@ INLINE void ask(weft_dtype kv, const struct group *g, int j, int32_t column, int
     __builtin_prefetch(address(kv, g->pool, g->far[j] + column, size), 0, 2);
 }
 
+// Asks for a line of row j that this group reads soon, that with element `column`, and for line `n` of those that the next
+// block's rows have from the group's first on, in order of address.
+INLINE void ask_in_order(struct shape shape, const struct group *g, int j, int32_t column,
+                         int32_t n)
+{
+    const int32_t size = elem_bytes(shape), lines = shape.head_dim * size / LINE;
+    const int64_t far = g->far[n / lines] + n % lines * (LINE / size);
+    __builtin_prefetch(address(shape.kv, g->pool, g->near[j] + column, size), 0, 3);
+    __builtin_prefetch(address(shape.kv, g->pool, far, size), 0, 2);
+}
+
 // sums[row][key] += q[row] * key for one vector of the head and the unit's keys from `first` on. The vector begins at
 // element `part` of 32, and `rest` of its elements exist if that is not 0.
 INLINE void score_vector(struct shape shape, const struct group *g, const float *q, int first,
@@ -186,15 +197,21 @@ INLINE void score_keys(struct shape shape, const struct group *g, const float *q
 
 // Adds value j of a group by its weights to sums[row][vector], as add_columns() says.
 INLINE void add_vectors(struct shape shape, const struct group *g, const float *weight, int j,
-                        int32_t column, const int vectors, const int rest, vf32 *sums)
+                        int32_t column, const int keys, const int vectors, const int rest,
+                        vf32 *sums)
 {
-    const int size = elem_bytes(shape), line = LINE / size;
+    const int size = elem_bytes(shape), line = LINE / size, pass = vectors * VF32_LANES / line;
+    const bool in_order = shape.by_parts && __builtin_constant_p(shape.head_dim) &&
+                          keys == DIRECT_GROUP && pass > 0 &&
+                          shape.head_dim % (vectors * VF32_LANES) == 0;
     // A constant where the vectors are whole blocks.
     const int begin = vectors * VF32_LANES % 32 == 0 ? 0 : column & 31;
     vf32 value[DIRECT_SUMS / 4];
     VF32_UNROLL
     for (int i = 0; i < vectors * VF32_LANES; i += line)
-        if (column % line == 0)
+        if (in_order)
+            ask_in_order(shape, g, j, column + i, column / line * keys + j * pass + i / line);
+        else if (column % line == 0)
             ask(shape.kv, g, j, column + i, size);
     VF32_UNROLL
     for (int v = 0; v < vectors; v++)
@@ -234,7 +251,7 @@ INLINE void add_columns(const struct state *s, struct shape shape, const struct 
     for (int j = 0; j < keys; j += step)
         VF32_UNROLL
     for (int i = 0; i < step; i++)
-        add_vectors(shape, g, weight, j + i, column, vectors, rest, sums);
+        add_vectors(shape, g, weight, j + i, column, keys, vectors, rest, sums);
     VF32_UNROLL
     for (int r = 0; r < shape.rows; r++)
         VF32_UNROLL

@@ -82,7 +82,8 @@ struct line {
 
 INLINE struct line first_line(const struct rows *s, const enum asking asks, int32_t g)
 {
-    const int32_t n = asks == ALL ? 2 * PAIRS * g : PAIRS * (asks == SECOND_HALF ? s->groups + g : g);
+    const int32_t n =
+        asks == ALL ? 2 * PAIRS * g : PAIRS * (asks == SECOND_HALF ? s->groups + g : g);
     return (struct line){s->values_at + BLOCK + n / s->groups, n % s->groups * GROUP,
                          s->groups * GROUP};
 }
@@ -202,8 +203,7 @@ INLINE __m512i load_value(const struct rows *s, int32_t key, int32_t column, __m
 // times 32 columns from group `g` on, which are `whole`: a mask of a load takes a product's place. Of four rows the products load
 // weights themselves, which costs less than it saves.
 INLINE void add_values(const struct rows *s, const int lanes, const int rows, const int groups,
-                       int32_t b, int first, int32_t g, const enum asking asks,
-                       const bool whole)
+                       int32_t b, int first, int32_t g, const enum asking asks, const bool whole)
 {
     const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + first;
     const float *shrink = s->shrink + b * LANES;
