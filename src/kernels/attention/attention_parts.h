@@ -57,7 +57,7 @@ INLINE void score_parts(struct shape shape, const struct group *g, const float *
 {
     const int size = elem_bytes(shape), line = LINE / size;
     const int32_t whole = shape.head_dim / VF32_LANES * VF32_LANES;
-    const bool in_order = __builtin_constant_p(shape.head_dim) && shape.head_dim % line == 0;
+    const bool in_order = shape.in_order && PART_KEYS % lines_of(shape) == 0;
     vf32 sums[PART_KEYS * FOURS], both[4];
     VF32_UNROLL
     for (int i = 0; i < PART_KEYS * FOURS; i++)
@@ -66,8 +66,11 @@ INLINE void score_parts(struct shape shape, const struct group *g, const float *
         if (column % line == 0)
             VF32_UNROLL
         for (int j = 0; j < PART_KEYS; j++) {
-            const int32_t n = column / line * PART_KEYS + j;
-            in_order ? ask_in_order(shape, g, j, column, n) : ask(shape.kv, g, j, column, size);
+            if (in_order) {
+                ask_near(shape, g, j, column);
+                ask_far(shape, g, column / line * PART_KEYS, j);
+            } else
+                ask(shape.kv, g, j, column, size);
         }
         score_parts_of(shape, g, q, column, 0, sums);
     }
