@@ -33,6 +33,7 @@ struct shape {
     int32_t near;            // rows
     bool by_32;              // elements are taken 32 at a time where that is faster
     bool by_parts;           // scores are attention_parts.h's
+    bool in_order;           // the next block is asked for in order of address
 };
 
 // The rows of keys or values that a group works on, and those that it asks for.
@@ -88,6 +89,27 @@ INLINE void ask(weft_dtype kv, const struct group *g, int j, int32_t column, int
 {
     __builtin_prefetch(address(kv, g->pool, g->near[j] + column, size), 0, 3);
     __builtin_prefetch(address(kv, g->pool, g->far[j] + column, size), 0, 2);
+}
+
+// Lines of a row.
+INLINE int32_t lines_of(struct shape shape)
+{
+    return shape.head_dim * elem_bytes(shape) / LINE;
+}
+
+// Asks for a line of row j, that with element `column`, for L1.
+INLINE void ask_near(struct shape shape, const struct group *g, int j, int32_t column)
+{
+    __builtin_prefetch(address(shape.kv, g->pool, g->near[j] + column, elem_bytes(shape)), 0, 3);
+}
+
+// Asks for line `first + n` of those that the rows of the next block have, from the group's first row on, in order of address, for L2.
+// `first` is the first line of a row.
+INLINE void ask_far(struct shape shape, const struct group *g, int32_t first, const int32_t n)
+{
+    const int32_t size = elem_bytes(shape), lines = lines_of(shape);
+    const int64_t *far = g->far + (uint32_t)first / (uint32_t)lines + n / lines;
+    __builtin_prefetch(address(shape.kv, g->pool, *far + n % lines * (LINE / size), size), 0, 2);
 }
 
 // sums[row][key] += q[row] * key for one vector of the head and the unit's keys from `first` on. The vector begins at
@@ -185,16 +207,23 @@ INLINE void score_keys(struct shape shape, const struct group *g, const float *q
 }
 
 // Adds value j of a group by its weights to sums[row][vector], as add_columns() says.
-INLINE void add_vectors(struct shape shape, const struct group *g, const float *weight, int j,
-                        int32_t column, const int vectors, const int rest, vf32 *sums)
+INLINE void add_vectors(struct shape shape, const struct group *g, const float *weight, int first,
+                        const int number, int32_t column, const int keys, const int vectors,
+                        const int rest, vf32 *sums)
 {
-    const int size = elem_bytes(shape), line = LINE / size;
+    const int size = elem_bytes(shape), line = LINE / size, pass = vectors * VF32_LANES / line;
+    const int32_t lines = lines_of(shape), j = first + number;
+    const bool in_order = shape.in_order && keys == DIRECT_GROUP && pass > 0 && keys % lines == 0 &&
+                          VALUE_STEP * pass % lines == 0;
     // A constant where the vectors are whole blocks.
     const int begin = vectors * VF32_LANES % 32 == 0 ? 0 : column & 31;
     vf32 value[DIRECT_SUMS / 4];
     VF32_UNROLL
     for (int i = 0; i < vectors * VF32_LANES; i += line)
-        if (column % line == 0)
+        if (in_order) {
+            ask_near(shape, g, j, column + i);
+            ask_far(shape, g, column / line * keys + first * pass, number * pass + i / line);
+        } else if (column % line == 0)
             ask(shape.kv, g, j, column + i, size);
     VF32_UNROLL
     for (int v = 0; v < vectors; v++)
@@ -234,7 +263,7 @@ INLINE void add_columns(const struct state *s, struct shape shape, const struct 
     for (int j = 0; j < keys; j += step)
         VF32_UNROLL
     for (int i = 0; i < step; i++)
-        add_vectors(shape, g, weight, j + i, column, vectors, rest, sums);
+        add_vectors(shape, g, weight, j, i, column, keys, vectors, rest, sums);
     VF32_UNROLL
     for (int r = 0; r < shape.rows; r++)
         VF32_UNROLL
@@ -396,6 +425,7 @@ INLINE void attend_by_parts(struct state *s, int32_t count, weft_dtype kv, const
 {
     struct shape shape = shape_of(kv, FEW_ROWS, head_dim);
     shape.by_parts = true;
+    shape.in_order = __builtin_constant_p(head_dim) && head_dim * elem_bytes(shape) % LINE == 0;
     attend_shape(s, count, shape);
 }
 

@@ -54,10 +54,61 @@ static inline void load_pairs(const struct rows *s, const int lanes)
     }
 }
 
+// Of 8 rows twice as far ahead as of 16, which take twice as long over a key.
+INLINE void ask_near(const int lanes, const char *pool, const int64_t *at, int64_t column)
+{
+    __builtin_prefetch(pool + 2 * (at[lanes == 8 ? 2 * NEAR : NEAR] + column), 0, 3);
+}
+
+INLINE void ask_far(const char *pool, const int64_t *at, int64_t column)
+{
+    __builtin_prefetch(pool + 2 * (at[BLOCK] + column), 0, 2);
+}
+
 INLINE void ask(const char *pool, const int64_t *at, int64_t column)
 {
-    __builtin_prefetch(pool + 2 * (at[NEAR] + column), 0, 3);
-    __builtin_prefetch(pool + 2 * (at[BLOCK] + column), 0, 2);
+    ask_near(4, pool, at, column);
+    ask_far(pool, at, column);
+}
+
+// What of the values' lines is asked for while rows take them: nothing, all, or what the first and the second of two rounds of rows
+// ask for, so that memory is as busy in the second as in the first.
+enum asking { NOTHING, ALL, FIRST_HALF, SECOND_HALF };
+
+// The next line of the next block's values to be asked for, in order of address.
+struct line {
+    const int64_t *at;
+    int32_t column, end;
+};
+
+INLINE struct line first_line(const struct rows *s, const enum asking asks, int32_t g)
+{
+    const int32_t n =
+        asks == ALL ? 2 * PAIRS * g : PAIRS * (asks == SECOND_HALF ? s->groups + g : g);
+    return (struct line){s->values_at + BLOCK + n / s->groups, n % s->groups * GROUP,
+                         s->groups * GROUP};
+}
+
+INLINE void ask_line(const char *pool, struct line *line)
+{
+    __builtin_prefetch(pool + 2 * (*line->at + line->column), 0, 2);
+    line->column += GROUP;
+    const bool over = line->column == line->end;
+    line->at += over;
+    line->column = over ? 0 : line->column;
+}
+
+INLINE void ask_values(const int lanes, const enum asking asks, const char *pool, const int64_t *at,
+                       int64_t column, struct line *line)
+{
+    if (asks == ALL || asks == FIRST_HALF) {
+        ask_near(lanes, pool, at, column);
+        ask_near(lanes, pool, at + 1, column);
+    }
+    if (asks != NOTHING)
+        ask_line(pool, line);
+    if (asks == ALL)
+        ask_line(pool, line);
 }
 
 // Four keys' sums, of which each part of 128 bits is a row's: what lanes come to, keys beside each other.
@@ -76,6 +127,7 @@ INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q,
     const int64_t *at = s->at + key;
     const int32_t pairs = s->call->k.dim / 2;
     const int keys = KEY_SCORES / lanes;
+    struct line line = {at + BLOCK, 0, s->pairs * 2};
     __m512 sums[KEY_SCORES / 4];
     VF32_UNROLL
     for (int i = 0; i < KEY_SCORES / 4; i++)
@@ -85,8 +137,10 @@ INLINE void score_keys(const struct rows *s, const int lanes, const uint32_t *q,
         __m512i k[KEY_SCORES / 8];
         VF32_UNROLL
         for (int j = 0; j < keys; j++) {
-            if (ahead)
-                ask(pool, at + j, 2 * i);
+            if (ahead) {
+                ask_near(lanes, pool, at + j, 2 * i);
+                ask_line(pool, &line);
+            }
             k[j] = _mm512_maskz_loadu_epi32(mask, pool + 2 * at[j] + 4 * i);
         }
         score_pairs(lanes, q, k, sums);
@@ -150,7 +204,7 @@ INLINE __m512i load_value(const struct rows *s, int32_t key, int32_t column, __m
 // times 32 columns from group `g` on, which are `whole`: a mask of a load takes a product's place. Of four rows the products load
 // weights themselves, which costs less than it saves.
 INLINE void add_values(const struct rows *s, const int lanes, const int rows, const int groups,
-                       int32_t b, int first, int32_t g, const bool ahead, const bool whole)
+                       int32_t b, int first, int32_t g, const enum asking asks, const bool whole)
 {
     const uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes + first;
     const float *shrink = s->shrink + b * LANES;
@@ -170,16 +224,14 @@ INLINE void add_values(const struct rows *s, const int lanes, const int rows, co
     VF32_UNROLL
     for (int i = 0; i < groups; i++)
         mask[i] = columns_from(s, (g + i) * GROUP);
+    struct line line = first_line(s, asks, g);
     for (int32_t j = 0; j < s->block->n; j += 2) {
         __m512i weights[VALUE_ROWS];
         load_weights(weight + j / 2 * lanes, rows, lanes > 4, weights);
         VF32_UNROLL
         for (int i = 0; i < groups; i++) {
             const int32_t column = (g + i) * GROUP;
-            if (ahead) {
-                ask(pool, s->values_at + j, column);
-                ask(pool, s->values_at + j + 1, column);
-            }
+            ask_values(lanes, asks, pool, s->values_at + j, column, &line);
             const __m512i even =
                 whole ? load_whole_value(s, j, column) : load_value(s, j, column, mask[i]);
             const __m512i odd =
@@ -248,17 +300,18 @@ INLINE bool has_wild_values(const struct rows *s, weft_dtype kv)
     return false;
 }
 
-INLINE void add_rows(const struct rows *s, const int lanes, int32_t b, int first, const bool ahead)
+INLINE void add_rows(const struct rows *s, const int lanes, int32_t b, int first,
+                     const enum asking asks)
 {
     const int rows = lanes < VALUE_ROWS ? lanes : VALUE_ROWS;
     int32_t g = 0;
     for (; lanes == 4 && g + 2 <= s->groups; g += 2)
-        add_values(s, lanes, rows, 2, b, first, g, ahead, false);
+        add_values(s, lanes, rows, 2, b, first, g, asks, false);
     for (; g < s->groups; g++)
         if (lanes == LANES && (g + 1) * GROUP <= s->call->v.dim)
-            add_values(s, lanes, rows, 1, b, first, g, ahead, true);
+            add_values(s, lanes, rows, 1, b, first, g, asks, true);
         else
-            add_values(s, lanes, rows, 1, b, first, g, ahead, false);
+            add_values(s, lanes, rows, 1, b, first, g, asks, false);
 }
 
 // The values of the block for the rows of block b, eight at a time, so that each is loaded once for them, or four by 64 columns.
@@ -268,10 +321,15 @@ INLINE void add_rows(const struct rows *s, const int lanes, int32_t b, int first
     {                                                                                              \
         const int32_t rows = s->rows - b * (lanes);                                                \
         int first = 0;                                                                             \
-        if (ahead)                                                                                 \
-            add_rows(s, lanes, b, 0, true), first = VALUE_ROWS;                                    \
+        if (ahead && rows <= VALUE_ROWS)                                                           \
+            add_rows(s, lanes, b, 0, ALL), first = VALUE_ROWS;                                     \
+        else if (ahead) {                                                                          \
+            add_rows(s, lanes, b, 0, FIRST_HALF);                                                  \
+            add_rows(s, lanes, b, VALUE_ROWS, SECOND_HALF);                                        \
+            first = 2 * VALUE_ROWS;                                                                \
+        }                                                                                          \
         for (; first < (lanes) && first < rows; first += VALUE_ROWS)                               \
-            add_rows(s, lanes, b, first, false);                                                   \
+            add_rows(s, lanes, b, first, NOTHING);                                                 \
     }
 
 ADD_COLUMNS(8)
@@ -304,9 +362,9 @@ INLINE void add_block(const struct rows *s, weft_dtype kv, const struct code_tab
         else if (lanes > 4)
             (lanes == 8 ? add_columns_8 : add_columns_16)(s, b, ahead);
         else if (ahead)
-            add_rows(s, lanes, b, 0, true);
+            add_rows(s, lanes, b, 0, ALL);
         else
-            add_rows(s, lanes, b, 0, false);
+            add_rows(s, lanes, b, 0, NOTHING);
     }
 }
 

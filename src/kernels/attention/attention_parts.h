@@ -57,6 +57,7 @@ INLINE void score_parts(struct shape shape, const struct group *g, const float *
 {
     const int size = elem_bytes(shape), line = LINE / size;
     const int32_t whole = shape.head_dim / VF32_LANES * VF32_LANES;
+    const bool in_order = shape.in_order && PART_KEYS % lines_of(shape) == 0;
     vf32 sums[PART_KEYS * FOURS], both[4];
     VF32_UNROLL
     for (int i = 0; i < PART_KEYS * FOURS; i++)
@@ -64,8 +65,13 @@ INLINE void score_parts(struct shape shape, const struct group *g, const float *
     for (int32_t column = 0; column < whole; column += VF32_LANES) {
         if (column % line == 0)
             VF32_UNROLL
-        for (int j = 0; j < PART_KEYS; j++)
-            ask(shape.kv, g, j, column, size);
+        for (int j = 0; j < PART_KEYS; j++) {
+            if (in_order) {
+                ask_near(shape, g, j, column);
+                ask_far(shape, g, column / line * PART_KEYS, j);
+            } else
+                ask(shape.kv, g, j, column, size);
+        }
         score_parts_of(shape, g, q, column, 0, sums);
     }
     if (whole < shape.head_dim)
