@@ -142,6 +142,18 @@ WEFT__INLINE struct coming coming_of(const struct weft__linear_call *call, int64
                            .columns = columns < CHUNK ? columns : CHUNK};
 }
 
+// What is read after row `row` - 1, to be asked for.
+WEFT__INLINE struct coming coming_behind(const struct weft__linear_call *call, int64_t row,
+                                         int bytes)
+{
+    struct coming c = coming_of(call, row, call->rows - 1, 0, bytes, NULL);
+    if (call->next && row >= call->next_from) {
+        c.from = call->next;
+        c.rows = PANEL_ROWS;
+    }
+    return c;
+}
+
 WEFT__INLINE void ask_block(const struct coming *c, int32_t b, int bytes)
 {
     const int64_t first = 16 * (b % VECTORS), k = b / VECTORS * BLOCK_COLS;
@@ -357,7 +369,7 @@ WEFT__INLINE void multiply_tile(struct panel *p, const struct task *task, load_f
         if (next_row < task->row1)
             coming = coming_of(call, next_row, task->row1 - 1, next_k, bytes, p->w[1 - now]);
         else
-            coming = coming_of(call, next_row, call->rows - 1, next_k, bytes, NULL);
+            coming = coming_behind(call, next_row, bytes);
         multiply_rows(p, task, &chunk, &coming, row, load, bytes, sixes);
         row = next_row;
         k = next_k;

@@ -11,7 +11,6 @@ enum {
     FEW_HALVES = 8,     // where sums are of 16 columns and the CPU asks far ahead
     SOME = 11,          // rows of X that are fetched for the weights: more hide their own latency
     TILE = 64,          // rows of X whose sums stay in the first cache
-    WIDE_TILE = 96,     // where unpacking costs more: chunks of 256 columns
     PANELS = 2,         // that share a row of X among many
     AHEAD = 512,        // columns of X
     AHEAD_BYTES = 8192, // of weights, for few rows of X
@@ -228,7 +227,7 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
 
 // Sums of many rows of X by a few panels.
 struct sums {
-    __m512 acc[WIDE_TILE][PANELS], total[WIDE_TILE][PANELS];
+    __m512 acc[TILE][PANELS], total[TILE][PANELS];
 };
 
 // The row that lies `bytes` behind `first`.
@@ -405,8 +404,7 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
                            bool few, struct format f)
 {
-    const int32_t most = weft__packed_shape(f.dtype).cols >= 256 ? WIDE_TILE : TILE;
-    const int32_t tiles = (call->batch + most - 1) / most;
+    const int32_t tiles = (call->batch + TILE - 1) / TILE;
     const int32_t tile = (call->batch + tiles - 1) / tiles;
     for (int32_t col = 0; col < call->batch; col += tile)
         multiply_rows(call, row0, row1, col, call->batch - col < tile ? call->batch - col : tile,
