@@ -21,7 +21,8 @@ enum {
     TILE_COLS = 86 * STEP_COLS,   // rows of X that share a panel
     FOLD = 64 * CHUNK,            // columns whose chunks share a sum
     BLOCK_COLS = 32,              // that are turned together, of 16 rows
-    BLOCKS = CHUNK / BLOCK_COLS * VECTORS
+    ACROSS = CHUNK / BLOCK_COLS,
+    BLOCKS = ACROSS * VECTORS
 };
 
 struct panel {
@@ -156,7 +157,7 @@ WEFT__INLINE struct coming coming_behind(const struct weft__linear_call *call, i
 
 WEFT__INLINE void ask_block(const struct coming *c, int32_t b, int bytes)
 {
-    const int64_t first = 16 * (b % VECTORS), k = b / VECTORS * BLOCK_COLS;
+    const int64_t first = b / ACROSS * 16, k = b % ACROSS * BLOCK_COLS;
     const int64_t end = first + 16 < c->rows ? first + 16 : c->rows;
     for (int64_t r = first; r < end && k < c->columns; r++)
         for (int64_t i = k * bytes; i < (k + BLOCK_COLS) * bytes; i += 64)
@@ -166,7 +167,7 @@ WEFT__INLINE void ask_block(const struct coming *c, int32_t b, int bytes)
 // Rows past the last repeat it and are not stored. What is missing of 32 columns is zero.
 WEFT__INLINE void turn_block(const struct coming *c, int32_t b, load_fn *load, int bytes)
 {
-    const int64_t first = 16 * (b % VECTORS), k = b / VECTORS * BLOCK_COLS;
+    const int64_t first = b / ACROSS * 16, k = b % ACROSS * BLOCK_COLS;
     const int64_t left = c->columns - k, last = c->rows - 1;
     __m512 w[16];
     if (left <= 0)
@@ -188,7 +189,7 @@ WEFT__INLINE void turn_block(const struct coming *c, int32_t b, load_fn *load, i
     vf32_transpose(w);
     WEFT__UNROLL for (int i = 0; i < 16; i++)
     {
-        c->w[k / 2 + i][b % VECTORS] = _mm512_castps_si512(w[i]);
+        c->w[k / 2 + i][first / 16] = _mm512_castps_si512(w[i]);
     }
 }
 
