@@ -251,21 +251,28 @@ WEFT__INLINE void add_group_to(struct sums *sums, const struct group *w, int pan
                                const struct weft__rounded_row *first, int cols, int64_t k,
                                enum place place, struct format f)
 {
-    const int64_t ahead = f.far && cols <= SOME ? 128 : 64;
+    const bool some = f.far && cols <= SOME;
     for (int c = 0; c < cols; c++) {
         const struct weft__rounded_row x = row_behind(first, c * acts->at.row_bytes);
-        __m512 sum[PANELS];
-        __builtin_prefetch(x.q + k + ahead, 0, 3);
+        __m512 *acc = sums->acc[c], sum[PANELS];
+        if (some)
+            __builtin_prefetch(x.q + k + 128, 0, 3);
+        else if (f.chunks)
+            __builtin_prefetch(x.q + k + 64, 0, 3);
+        if (place == MIDDLE) {
+            add_group(acc, w, panels, true, &x, k, f);
+            continue;
+        }
         WEFT__UNROLL for (int j = 0; j < panels; j++)
         {
-            sum[j] = place == FIRST ? _mm512_setzero_ps() : sums->acc[c][j];
+            sum[j] = place == FIRST ? _mm512_setzero_ps() : acc[j];
         }
         add_group(sum, w, panels, true, &x, k, f);
         WEFT__UNROLL for (int j = 0; j < panels; j++)
         {
             __m512 *total = &sums->total[c][j];
-            if (place != LAST)
-                sums->acc[c][j] = sum[j];
+            if (place == FIRST)
+                acc[j] = sum[j];
             else if (f.late)
                 *total = _mm512_fmadd_ps(sum[j], w[j].scale[0], *total);
             else
