@@ -9,6 +9,7 @@
 #include "src/backend/cpu/cpu_linear_run.h"
 #include "src/backend/cpu/cpu_stream.h"
 #include "src/base/checked.h"
+#include "src/kernels/linear/linear_packed.h"
 
 static struct weft__linear_call call_of(struct weft__cpu_linear_work *work, int32_t p)
 {
@@ -68,13 +69,28 @@ static struct weft__linear_call call_for(const struct weft__cpu_linear_work *wor
     return call;
 }
 
-// A block of results, and what follows them.
+// Row r of part p, the first of a panel where these are packed; NULL past the last.
+static const unsigned char *row_at(const struct weft__cpu_linear_work *work, int32_t p, int64_t r)
+{
+    const struct weft__linear_call *call = &work->calls[p];
+    if (r >= call->rows)
+        return NULL;
+    if (!work->kernels[p]->pack)
+        return call->weight + r * call->weight_stride_bytes;
+    return call->weight + r / WEFT__PACKED_ROWS *
+                              weft__packed_panel_bytes(weft__packed_shape(call->dtype), call->cols);
+}
+
+// A block of results, and what follows them. Parts that go together take turns, block by block.
 static void multiply_staged(const struct weft__cpu_linear_work *work, int32_t p,
                             struct weft__cpu_linear_range at,
                             const struct weft__cpu_linear_stage *stage)
 {
-    for (int32_t i = p; i < p + weft__linear_together(work->desc); i++) {
+    const int32_t last = p + weft__linear_together(work->desc) - 1;
+    for (int32_t i = p; i <= last; i++) {
         struct weft__linear_call call = call_for(work, i, at.m0, at.m1);
+        call.next = i < last ? row_at(work, i + 1, at.r0) : row_at(work, p, at.r1);
+        call.next_from = at.r1;
         call.y = stage->results[i - p] - at.r0;
         call.y_stride = stage->stride;
         work->kernels[i]->run(&call, at.r0, at.r1);

@@ -21,7 +21,8 @@ enum {
     TILE_COLS = 86 * STEP_COLS,   // rows of X that share a panel
     FOLD = 64 * CHUNK,            // columns whose chunks share a sum
     BLOCK_COLS = 32,              // that are turned together, of 16 rows
-    BLOCKS = CHUNK / BLOCK_COLS * VECTORS
+    ACROSS = CHUNK / BLOCK_COLS,
+    BLOCKS = ACROSS * VECTORS
 };
 
 struct panel {
@@ -142,9 +143,21 @@ WEFT__INLINE struct coming coming_of(const struct weft__linear_call *call, int64
                            .columns = columns < CHUNK ? columns : CHUNK};
 }
 
+// What is read after row `row` - 1, to be asked for.
+WEFT__INLINE struct coming coming_behind(const struct weft__linear_call *call, int64_t row,
+                                         int bytes)
+{
+    struct coming c = coming_of(call, row, call->rows - 1, 0, bytes, NULL);
+    if (call->next && row >= call->next_from) {
+        c.from = call->next;
+        c.rows = PANEL_ROWS;
+    }
+    return c;
+}
+
 WEFT__INLINE void ask_block(const struct coming *c, int32_t b, int bytes)
 {
-    const int64_t first = 16 * (b % VECTORS), k = b / VECTORS * BLOCK_COLS;
+    const int64_t first = b / ACROSS * 16, k = b % ACROSS * BLOCK_COLS;
     const int64_t end = first + 16 < c->rows ? first + 16 : c->rows;
     for (int64_t r = first; r < end && k < c->columns; r++)
         for (int64_t i = k * bytes; i < (k + BLOCK_COLS) * bytes; i += 64)
@@ -154,7 +167,7 @@ WEFT__INLINE void ask_block(const struct coming *c, int32_t b, int bytes)
 // Rows past the last repeat it and are not stored. What is missing of 32 columns is zero.
 WEFT__INLINE void turn_block(const struct coming *c, int32_t b, load_fn *load, int bytes)
 {
-    const int64_t first = 16 * (b % VECTORS), k = b / VECTORS * BLOCK_COLS;
+    const int64_t first = b / ACROSS * 16, k = b % ACROSS * BLOCK_COLS;
     const int64_t left = c->columns - k, last = c->rows - 1;
     __m512 w[16];
     if (left <= 0)
@@ -176,7 +189,7 @@ WEFT__INLINE void turn_block(const struct coming *c, int32_t b, load_fn *load, i
     vf32_transpose(w);
     WEFT__UNROLL for (int i = 0; i < 16; i++)
     {
-        c->w[k / 2 + i][b % VECTORS] = _mm512_castps_si512(w[i]);
+        c->w[k / 2 + i][first / 16] = _mm512_castps_si512(w[i]);
     }
 }
 
@@ -357,7 +370,7 @@ WEFT__INLINE void multiply_tile(struct panel *p, const struct task *task, load_f
         if (next_row < task->row1)
             coming = coming_of(call, next_row, task->row1 - 1, next_k, bytes, p->w[1 - now]);
         else
-            coming = coming_of(call, next_row, call->rows - 1, next_k, bytes, NULL);
+            coming = coming_behind(call, next_row, bytes);
         multiply_rows(p, task, &chunk, &coming, row, load, bytes, sixes);
         row = next_row;
         k = next_k;

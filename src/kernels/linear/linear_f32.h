@@ -125,9 +125,20 @@ WEFT__INLINE void weft__f32_fetch_far(const struct weft__linear_rows *w, int row
     {
         WEFT__UNROLL for (int i = 0; i < format.bytes32; i += 64)
         {
-            __builtin_prefetch(w->first + r * w->stride + ahead + i, 0, 3);
+            __builtin_prefetch(w->far + r * w->stride + ahead + i, 0, 3);
         }
     }
+}
+
+// Where `first` of a tile would be, if what is read after the call's last row lay behind that. A tile whose requests cross that
+// place goes by where half of them lie.
+WEFT__INLINE const unsigned char *weft__f32_far_from(const struct weft__linear_call *call,
+                                                     int64_t row, struct weft__f32_format format)
+{
+    const int64_t stride = call->weight_stride_bytes, left = (call->next_from - row) * stride;
+    const unsigned char *first = call->weight + row * stride;
+    const bool past = call->next && format.far_bytes + stride / 2 >= left;
+    return past ? call->next - left : first;
 }
 
 // Columns [k, end): a sum of its own, added to the total, since in a single long one small products
@@ -165,6 +176,7 @@ WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, 
         total[i] = vf32_zero();
     t.w = weft__linear_rows_at(call, row, rows);
     t.w.next = t.w.first + rows * t.w.stride; // not the call's: there is no register for it
+    t.w.far = weft__f32_far_from(call, row, format);
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         t.x[c] = call->x + weft__linear_tile_col(call, col, c) * call->x_stride;

@@ -11,7 +11,6 @@ enum {
     FEW_HALVES = 8,     // where sums are of 16 columns and the CPU asks far ahead
     SOME = 11,          // rows of X that are fetched for the weights: more hide their own latency
     TILE = 64,          // rows of X whose sums stay in the first cache
-    WIDE_TILE = 128,    // where unpacking costs more: chunks of 256 columns
     PANELS = 2,         // that share a row of X among many
     AHEAD = 512,        // columns of X
     AHEAD_BYTES = 8192, // of weights, for few rows of X
@@ -228,7 +227,7 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
 
 // Sums of many rows of X by a few panels.
 struct sums {
-    __m512 acc[WIDE_TILE][PANELS], total[WIDE_TILE][PANELS];
+    __m512 acc[TILE][PANELS], total[TILE][PANELS];
 };
 
 // The row that lies `bytes` behind `first`.
@@ -245,27 +244,39 @@ WEFT__INLINE struct weft__rounded_row row_behind(const struct weft__rounded_row 
 // Where a group stands in its chunk.
 enum place { MIDDLE, FIRST, LAST };
 
-// Adds a group of each panel by rows of X, `first` and those behind it, to the sums of a chunk whose scale comes late: they begin
-// with the first group and are added to the total, times that scale, with the last.
-WEFT__INLINE void add_group_late(struct sums *sums, const struct group *w, int panels,
-                                 const struct weft__rounded *acts,
-                                 const struct weft__rounded_row *first, int cols, int64_t k,
-                                 enum place place, struct format f)
+// Adds a group of each panel by rows of X, `first` and those behind it, to the sums: of a chunk they begin with its first group
+// and join the total, late times the scale, with its last.
+WEFT__INLINE void add_group_to(struct sums *sums, const struct group *w, int panels,
+                               const struct weft__rounded *acts,
+                               const struct weft__rounded_row *first, int cols, int64_t k,
+                               enum place place, struct format f)
 {
+    const bool some = f.far && cols <= SOME;
     for (int c = 0; c < cols; c++) {
         const struct weft__rounded_row x = row_behind(first, c * acts->at.row_bytes);
-        __m512 sum[PANELS];
+        __m512 *acc = sums->acc[c], sum[PANELS];
+        if (some)
+            __builtin_prefetch(x.q + k + 128, 0, 3);
+        else if (f.chunks)
+            __builtin_prefetch(x.q + k + 64, 0, 3);
+        if (place == MIDDLE) {
+            add_group(acc, w, panels, true, &x, k, f);
+            continue;
+        }
         WEFT__UNROLL for (int j = 0; j < panels; j++)
         {
-            sum[j] = place == FIRST ? _mm512_setzero_ps() : sums->acc[c][j];
+            sum[j] = place == FIRST ? _mm512_setzero_ps() : acc[j];
         }
         add_group(sum, w, panels, true, &x, k, f);
         WEFT__UNROLL for (int j = 0; j < panels; j++)
         {
-            if (place == LAST)
-                sums->total[c][j] = _mm512_fmadd_ps(sum[j], w[j].scale[0], sums->total[c][j]);
+            __m512 *total = &sums->total[c][j];
+            if (place == FIRST)
+                acc[j] = sum[j];
+            else if (f.late)
+                *total = _mm512_fmadd_ps(sum[j], w[j].scale[0], *total);
             else
-                sums->acc[c][j] = sum[j];
+                *total = _mm512_add_ps(*total, sum[j]);
         }
     }
 }
@@ -277,7 +288,6 @@ WEFT__INLINE void multiply_chunk(struct sums *sums, const unsigned char *const c
 {
     const struct weft__packed_shape shape = weft__packed_shape(f.dtype);
     const struct weft__rounded_row first = weft__rounded_row(acts, col);
-    const bool some = f.far && cols <= SOME;
     const int groups = shape.cols / WEFT__PACKED_GROUP;
     struct head head[PANELS];
     WEFT__UNROLL for (int j = 0; j < panels; j++)
@@ -295,18 +305,12 @@ WEFT__INLINE void multiply_chunk(struct sums *sums, const unsigned char *const c
             f.unpack(chunk[j], chunk[j] + codes, g, &head[j], &w[j]);
             fetch_group(chunk[j] + codes, shape.group_bytes, cols, f.far);
         }
-        if (f.late && g == 0)
-            add_group_late(sums, w, panels, acts, &first, cols, at, FIRST, f);
-        else if (f.late && g == groups - 1)
-            add_group_late(sums, w, panels, acts, &first, cols, at, LAST, f);
-        else if (f.late)
-            add_group_late(sums, w, panels, acts, &first, cols, at, MIDDLE, f);
-        for (int c = 0; c < cols && !f.late; c++) {
-            const struct weft__rounded_row x = row_behind(&first, c * acts->at.row_bytes);
-            if (some)
-                __builtin_prefetch(x.q + at + 128, 0, 3);
-            add_group(sums->acc[c], w, panels, true, &x, at, f);
-        }
+        if (f.chunks && g == 0)
+            add_group_to(sums, w, panels, acts, &first, cols, at, FIRST, f);
+        else if (f.chunks && g == groups - 1)
+            add_group_to(sums, w, panels, acts, &first, cols, at, LAST, f);
+        else
+            add_group_to(sums, w, panels, acts, &first, cols, at, MIDDLE, f);
     }
 }
 
@@ -328,8 +332,8 @@ static void fold(struct sums *sums, int cols)
 // What the sums of a row of X by a panel come to.
 WEFT__INLINE __m512 sum_of(const struct sums *sums, int c, int panel, struct format f)
 {
-    return f.late ? sums->total[c][panel]
-                  : _mm512_add_ps(sums->total[c][panel], sums->acc[c][panel]);
+    return f.chunks ? sums->total[c][panel]
+                    : _mm512_add_ps(sums->total[c][panel], sums->acc[c][panel]);
 }
 
 // Stores what the sums come to.
@@ -360,13 +364,14 @@ WEFT__INLINE void multiply_many(const struct weft__linear_call *call, struct pan
                   bytes = weft__packed_panel_bytes(shape, call->cols);
     const int64_t chunk_bytes = weft__packed_panel_bytes(shape, shape.cols);
     struct sums sums;
-    clear(sums.acc, cols);
     clear(sums.total, cols);
+    if (!f.chunks)
+        clear(sums.acc, cols);
     for (int64_t k = 0; k < call->cols; k += shape.cols) {
         const unsigned char *chunk[PANELS] = {p.chunks + k / shape.cols * chunk_bytes};
         chunk[PANELS - 1] = chunk[0] + (panels - 1) * bytes;
         multiply_chunk(&sums, chunk, panels, &call->acts, col, cols, k, f);
-        if (!f.late && (k + shape.cols) % sum == 0)
+        if (!f.chunks && (k + shape.cols) % sum == 0)
             fold(&sums, cols);
     }
     store_sums(call, &sums, p.row, row1, panels, col, cols, f);
@@ -406,8 +411,7 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
                            bool few, struct format f)
 {
-    const int32_t most = weft__packed_shape(f.dtype).cols >= 256 ? WIDE_TILE : TILE;
-    const int32_t tiles = (call->batch + most - 1) / most;
+    const int32_t tiles = (call->batch + TILE - 1) / TILE;
     const int32_t tile = (call->batch + tiles - 1) / tiles;
     for (int32_t col = 0; col < call->batch; col += tile)
         multiply_rows(call, row0, row1, col, call->batch - col < tile ? call->batch - col : tile,
@@ -423,27 +427,7 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
             multiply(call, row0, row1, few, (struct format){WEFT_##ID, false, __VA_ARGS__});       \
     }
 
-#define PACKED(ID, ...)                                                                            \
-    PACKED_NAMED(run_##ID, ID, true, __VA_ARGS__)                                                  \
-    weft__linear_fn weft__linear_##ID##_q8_packed_avx512vnni;                                      \
-    void weft__linear_##ID##_q8_packed_avx512vnni(const struct weft__linear_call *call,            \
-                                                  int64_t row0, int64_t row1)                      \
-    {                                                                                              \
-        run_##ID(call, row0, row1);                                                                \
-    }
-
-PACKED(Q4_0, false, false, false, false, 0, begin_blocks, unpack_q4_0)
-PACKED(Q8_0, false, false, false, false, 4, begin_blocks, unpack_q8_0)
-PACKED(Q4_1, false, false, false, true, 0, begin_blocks, unpack_q4_1)
-PACKED(Q5_0, false, false, false, false, 1, begin_blocks, unpack_q5_0)
-PACKED(Q5_1, false, false, false, true, 0, begin_blocks, unpack_q5_1)
-PACKED(IQ4_NL, false, false, false, false, 4, begin_blocks, unpack_iq4_nl)
-PACKED(Q4_K, false, false, false, true, 0, begin_q45_k, unpack_q4_k)
-PACKED(Q5_K, false, false, false, true, 0, begin_q45_k, unpack_q5_k)
-PACKED(IQ4_XS, false, false, false, false, 4, begin_iq4_xs, unpack_iq4_xs)
-PACKED(MXFP4, false, false, false, false, 1, begin_blocks, unpack_mxfp4)
-
-// Formats with a scale for each 16 columns have another text for many rows of X.
+// Formats whose last bits differ among many rows of X have another text for these.
 #define PACKED_TWO(ID, run_few, run_many)                                                          \
     weft__linear_fn weft__linear_##ID##_q8_packed_avx512vnni;                                      \
     void weft__linear_##ID##_q8_packed_avx512vnni(const struct weft__linear_call *call,            \
@@ -455,16 +439,39 @@ PACKED(MXFP4, false, false, false, false, 1, begin_blocks, unpack_mxfp4)
             run_few(call, row0, row1);                                                             \
     }
 
-// Codes times scales are worth their making: a sum of 32 columns instead of two of 16.
-PACKED_NAMED(run_Q3_K, Q3_K, true, true, false, false, false, -3, begin_q3_k, unpack_q3_k)
-PACKED_NAMED(run_scaled_Q3_K, Q3_K, false, false, false, true, false, 4, begin_q3_k,
+#define PACKED(ID, minimum, offset_shift, begin, unpack)                                           \
+    PACKED_NAMED(run_##ID, ID, true, false, false, false, false, minimum, offset_shift, begin,     \
+                 unpack)                                                                           \
+    PACKED_NAMED(run_many_##ID, ID, false, false, false, true, false, minimum, offset_shift,       \
+                 begin, unpack)                                                                    \
+    PACKED_TWO(ID, run_##ID, run_many_##ID)
+
+PACKED(Q4_0, false, 0, begin_blocks, unpack_q4_0)
+PACKED(Q8_0, false, 4, begin_blocks, unpack_q8_0)
+PACKED(Q4_1, true, 0, begin_blocks, unpack_q4_1)
+PACKED(Q5_0, false, 1, begin_blocks, unpack_q5_0)
+PACKED(Q5_1, true, 0, begin_blocks, unpack_q5_1)
+PACKED(IQ4_NL, false, 4, begin_blocks, unpack_iq4_nl)
+PACKED(Q4_K, true, 0, begin_q45_k, unpack_q4_k)
+PACKED(Q5_K, true, 0, begin_q45_k, unpack_q5_k)
+PACKED(IQ4_XS, false, 4, begin_iq4_xs, unpack_iq4_xs)
+PACKED(MXFP4, false, 1, begin_blocks, unpack_mxfp4)
+
+// Formats with a scale for each 16 columns. Codes of q3_k times scales are worth their making: a sum of 32 columns instead of
+// two of 16.
+#define PACKED_HALVES(ID, minimum, offset_shift, begin, unpack)                                    \
+    PACKED_NAMED(run_##ID, ID, true, true, false, false, false, minimum, offset_shift, begin,      \
+                 unpack)
+
+PACKED_HALVES(Q3_K, false, -3, begin_q3_k, unpack_q3_k)
+PACKED_NAMED(run_scaled_Q3_K, Q3_K, false, false, false, true, true, false, 4, begin_q3_k,
              unpack_scaled_q3_k)
 PACKED_TWO(Q3_K, run_Q3_K, run_scaled_Q3_K)
 
-PACKED_NAMED(run_Q6_K, Q6_K, true, true, false, false, false, 0, begin_q6_k, unpack_q6_k)
-PACKED_NAMED(run_many_Q6_K, Q6_K, false, true, true, false, false, 0, begin_q6_k, unpack_q6_k)
+PACKED_HALVES(Q6_K, false, 0, begin_q6_k, unpack_q6_k)
+PACKED_NAMED(run_many_Q6_K, Q6_K, false, true, true, true, false, false, 0, begin_q6_k, unpack_q6_k)
 PACKED_TWO(Q6_K, run_Q6_K, run_many_Q6_K)
 
-PACKED_NAMED(run_Q2_K, Q2_K, true, true, false, false, true, 0, begin_q2_k, unpack_q2_k)
-PACKED_NAMED(run_many_Q2_K, Q2_K, false, true, true, false, true, 0, begin_q2_k, unpack_q2_k)
+PACKED_HALVES(Q2_K, true, 0, begin_q2_k, unpack_q2_k)
+PACKED_NAMED(run_many_Q2_K, Q2_K, false, true, true, true, false, true, 0, begin_q2_k, unpack_q2_k)
 PACKED_TWO(Q2_K, run_Q2_K, run_many_Q2_K)

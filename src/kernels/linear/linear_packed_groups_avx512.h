@@ -27,8 +27,8 @@ struct format {
     bool far;    // weights are asked for as weft__linear_call.asks_far says
     bool halves; // a scale for each 16 columns
     bool once;   // halves: the scale of a row of X meets the sum of both, which is another last bit
-    bool
-        late; // among many rows of X the scale of W, which all of a chunk has, meets the sum of the chunk
+    bool chunks; // a chunk's products are a sum of their own, which is another last bit
+    bool late;   // chunks: the scale of W, which all of a chunk has, meets that sum
     bool minimum;     // that is taken off
     int offset_shift; // weights are 8 << offset_shift too large (halves: 32 >> -offset_shift)
     void (*begin)(const unsigned char *chunk, struct head *head);

@@ -38,6 +38,7 @@ struct weft__linear_rows {
     int64_t stride;
     int64_t turn, skip;        // past offset `turn`, what is wanted next lies `skip` farther
     const unsigned char *next; // the tile that comes next
+    const unsigned char *far;  // `first` to who asks several rows ahead
 };
 
 WEFT__INLINE struct weft__linear_rows weft__linear_rows_at(const struct weft__linear_call *call,
@@ -46,8 +47,12 @@ WEFT__INLINE struct weft__linear_rows weft__linear_rows_at(const struct weft__li
     const int64_t stride = call->weight_stride_bytes;
     const unsigned char *first = call->weight + row * stride;
     return (struct weft__linear_rows){
-        first, stride, stride - WEFT__AHEAD_BYTES, (rows - 1) * stride,
-        call->next && row + rows >= call->next_from ? call->next : first + rows * stride};
+        first,
+        stride,
+        stride - WEFT__AHEAD_BYTES,
+        (rows - 1) * stride,
+        call->next && row + rows >= call->next_from ? call->next : first + rows * stride,
+        first};
 }
 
 // Hardware prefetchers stop at the end of a page and see rows as unrelated streams, so kernels ask for what
