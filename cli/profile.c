@@ -11,7 +11,7 @@ static const char help[] =
     "usage: weft profile MODEL [options]\n"
     "       weft profile --shape NAME [--format F] [options]\n"
     "\n"
-    "Decodes one token again and again, step by step, and prints the time of each operator by\n"
+    "Decodes a token again and again, step by step, and prints the time of each operator by\n"
     "the device's own clock, the bytes that it must move, and the share of the memory's\n"
     "bandwidth that it reached. The operators add up to the line 'sum'; 'token' is the time of a\n"
     "token when nothing lies between the steps, as generation runs it, and 'overlap' what that\n"
@@ -22,6 +22,7 @@ static const char help[] =
     "  --depth D,...       tokens in the context; default 512. Of several, a second table says\n"
     "                      how the time and the share of every operator change from one to the\n"
     "                      next\n"
+    "  --batch B           sequences, a token of each at a time (default 1)\n"
     "  --rounds N          times every step is measured; default 20\n"
     "  --layers            a row for every step of every layer, not one for all layers\n"
     "  --chart FILE        draws the shares of one depth into an SVG file, with gnuplot\n"
@@ -30,11 +31,12 @@ static const char help[] =
     "Examples:\n"
     "  weft profile models/demo.gguf\n"
     "  weft profile --shape llama-3.2-1b --depth 128,1024,4096\n"
-    "  weft profile --shape llama-3.1-8b --format q4_0 --device cuda --json\n";
+    "  weft profile --shape llama-3.1-8b --format q4_0 --batch 32 --device cuda --json\n";
 
 static const bench_column columns[] = {
     {"what", "operator", -11, 0, 0},
     {"depth", "depth", 7, 0, 0},
+    {"batch", "batch", 5, 0, 0},
     {"layer", "layer", 5, 0, 0},
     {"steps", "steps", 5, 0, 0},
     {"us", "us", 9, 1, 0},
@@ -57,7 +59,7 @@ static const bench_column depth_columns[] = {
     {0},
 };
 
-enum { MOST_OPERATORS = 32 };
+enum { MOST_OPERATORS = 32, MAX_BATCH = 256 };
 
 typedef struct operator_times {
     char what[24];
@@ -69,7 +71,7 @@ typedef struct request {
     const char *shape, *path, *chart;
     const char *format;
     bench_list depths;
-    int32_t at, rounds; // at: the depth that is measured
+    int32_t at, rounds, batch; // at: the depth that is measured
     bool layers;
     operator_times operators[MOST_OPERATORS];
     int32_t num_operators;
@@ -84,6 +86,7 @@ static const bench_option options[] = {
     {"shape", BENCH_TEXT, .offset = offsetof(request, shape)},
     {"format", BENCH_MADE_UP, .offset = offsetof(request, format)},
     {"depth", BENCH_LIST, .offset = offsetof(request, depths), .low = 1, .high = 1 << 24},
+    {"batch", BENCH_INT, .offset = offsetof(request, batch), .low = 1, .high = MAX_BATCH},
     {"rounds", BENCH_INT, .offset = offsetof(request, rounds), .low = 1, .high = 10000},
     {"layers", BENCH_FLAG, .offset = offsetof(request, layers)},
     {"chart", BENCH_TEXT, .offset = offsetof(request, chart)},
@@ -148,9 +151,10 @@ static void add(table *t, const engine_step_time *step)
 static bool print_line(const table *t, const line *l)
 {
     bench *run = &t->wish->run;
-    json_t *row = json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f}", "op", "profile", "device",
-                            bench_device_name(run), "what", l->what, "depth", depth_of(t->wish),
-                            "steps", l->steps, "us", l->us, "share", l->us / t->sum_us);
+    json_t *row =
+        json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:f}", "op", "profile", "device",
+                  bench_device_name(run), "what", l->what, "depth", depth_of(t->wish), "batch",
+                  t->wish->batch, "steps", l->steps, "us", l->us, "share", l->us / t->sum_us);
     if (row && l->layer >= 0)
         json_object_set_new(row, "layer", json_integer(l->layer));
     if (row && l->bytes > 0) {
@@ -244,17 +248,22 @@ static bool profile_depth(request *wish, engine_worker *worker)
 {
     engine_error err = {{0}};
     bench_roof roof = {0};
-    engine_session *session = engine_session_open(worker, &err);
+    engine_session *sessions[MAX_BATCH] = {0};
     engine_profile *profile = NULL;
-    bool fine = session ? fill_context(wish, worker, session, &err) : failed(wish, &err);
+    bool fine = true;
+    for (int32_t i = 0; fine && i < wish->batch; i++) {
+        sessions[i] = engine_session_open(worker, &err);
+        fine = sessions[i] ? fill_context(wish, worker, sessions[i], &err) : failed(wish, &err);
+    }
     fine = fine && bench_raise_roof(&wish->run, &roof);
     if (fine) {
-        profile = engine_profile_take(session, wish->rounds, &err);
+        profile = engine_profile_take(sessions, wish->batch, wish->rounds, &err);
         fine = profile ? bench_raise_roof(&wish->run, &roof) : failed(wish, &err);
     }
     fine = fine && tabulate(wish, worker, profile, roof.gbps);
     free(profile);
-    engine_session_close(session);
+    for (int32_t i = 0; i < wish->batch; i++)
+        engine_session_close(sessions[i]);
     return fine;
 }
 
@@ -314,7 +323,7 @@ static bool execute(request *wish)
 
 static int profile_main(const cli_command *self, int argc, char **argv)
 {
-    request wish = {.run = bench_default(self), .depths = {{512}, 1}, .rounds = 20};
+    request wish = {.run = bench_default(self), .depths = {{512}, 1}, .rounds = 20, .batch = 1};
     if (argc > 1 && argv[1][0] != '-') {
         wish.path = argv[1];
         argv++;
@@ -331,6 +340,7 @@ static int profile_main(const cli_command *self, int argc, char **argv)
         return cli_bad_usage(self, "--chart draws one --depth");
     if (!wish.format)
         wish.format = "q4_0";
+    wish.run.options.max_sessions = wish.batch;
     for (int32_t d = 0; d < wish.depths.count; d++)
         if (wish.run.options.context_tokens <= wish.depths.values[d])
             wish.run.options.context_tokens = wish.depths.values[d] + 1;

@@ -252,7 +252,7 @@ bool engine_sample_all(engine_worker *worker, engine_draw *draws, int32_t count,
 bool engine_decode(engine_worker *worker, engine_draw *draws, int32_t count, int32_t steps,
                    int32_t *tokens, engine_error *err);
 
-// Time of one step of decoding a token.
+// Time of one step of decoding a token of every session.
 typedef struct engine_step_time {
     const char *op; // "embedding", "norm", "linear", "append", "attention", "activation", "sample"
     const char *plan; // in words
@@ -267,10 +267,11 @@ typedef struct engine_profile {
     engine_step_time steps[];
 } engine_profile;
 
-// Decodes the token after the session's last again and again, step by step, and says how long each took by
-// the device's clock. The timeline stays as it is, its logits go. The result is the caller's: free(). NULL
-// on failure.
-engine_profile *engine_profile_take(engine_session *session, int32_t rounds, engine_error *err);
+// Decodes the token after the last of each of `count` sessions of one worker again and again, step by step, and
+// says how long each took by the device's clock. The timelines stay as they are, their logits go. The result is
+// the caller's: free(). NULL on failure.
+engine_profile *engine_profile_take(engine_session *const *sessions, int32_t count, int32_t rounds,
+                                    engine_error *err);
 
 // --- embeddings ---------------------------------------------------------------------------------------
 

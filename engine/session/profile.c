@@ -3,29 +3,59 @@
 
 #include "engine/session/session.h"
 
-engine_profile *engine_profile_take(engine_session *session, int32_t rounds, engine_error *err)
+static bool check(engine_session *const *sessions, int32_t count, int32_t rounds, engine_error *err)
+{
+    const engine_worker *worker = sessions[0]->worker;
+    const engine_options *options = &worker->settings.options;
+    if (!session_generates(worker, err))
+        return false;
+    if (rounds < 1)
+        return engine_fail(err, "a profile needs at least one round");
+    if (count > options->max_sessions)
+        return engine_fail(err, "%d sessions at once, but the model was opened for %d", count,
+                           options->max_sessions);
+    for (int32_t i = 0; i < count; i++) {
+        if (sessions[i]->worker != worker)
+            return engine_fail(err, "a session belongs to another worker");
+        if (sessions[i]->length + 1 > options->context_tokens)
+            return engine_fail(err, "the context is full: a profile decodes one token more");
+    }
+    return true;
+}
+
+static bool fill_in(engine_session *session, int32_t i, engine_error *err)
 {
     engine_worker *worker = session->worker;
     const program_inputs *in = model_program_inputs(worker->program);
-    int32_t next = session->length + 1;
-    if (!session_generates(worker, err))
+    const int32_t next = session->length + 1;
+    if (!session_reserve(session, next, err))
+        return false;
+    in->ids[i] = 0;
+    in->cu_q_lens[i + 1] = i + 1;
+    in->kv_lens[i] = in->kv_capacities[i] = next;
+    memcpy(in->page_table + (size_t)i * (size_t)worker->settings.pages_per_session,
+           session->page_table, (size_t)session->pages * sizeof *session->page_table);
+    return true;
+}
+
+engine_profile *engine_profile_take(engine_session *const *sessions, int32_t count, int32_t rounds,
+                                    engine_error *err)
+{
+    if (!check(sessions, count, rounds, err))
         return NULL;
-    if (rounds < 1 || next > worker->settings.options.context_tokens) {
-        engine_fail(err, rounds < 1 ? "a profile needs at least one round"
-                                    : "the context is full: a profile decodes one token more");
-        return NULL;
-    }
-    session_drop_logits(session);
-    if ((worker->logits_owner[0] && !session_save_logits(worker->logits_owner[0], err)) ||
-        !model_program_wait(worker->program, err) || !session_reserve(session, next, err))
-        return NULL;
-    in->ids[0] = 0;
-    in->cu_q_lens[0] = 0;
-    in->cu_q_lens[1] = 1;
-    in->kv_lens[0] = in->kv_capacities[0] = next;
-    memcpy(in->page_table, session->page_table,
-           (size_t)session->pages * sizeof *session->page_table);
-    engine_profile *profile = model_program_profile(worker->program, rounds, err);
-    session_trim(session);
+    engine_worker *worker = sessions[0]->worker;
+    bool fine = true;
+    for (int32_t i = 0; i < count; i++)
+        session_drop_logits(sessions[i]);
+    for (int32_t i = 0; fine && i < count; i++)
+        fine = !worker->logits_owner[i] || session_save_logits(worker->logits_owner[i], err);
+    fine = fine && model_program_wait(worker->program, err);
+    model_program_inputs(worker->program)->cu_q_lens[0] = 0;
+    for (int32_t i = 0; fine && i < count; i++)
+        fine = fill_in(sessions[i], i, err);
+    engine_profile *profile =
+        fine ? model_program_profile(worker->program, count, rounds, err) : NULL;
+    for (int32_t i = 0; i < count; i++)
+        session_trim(sessions[i]);
     return profile;
 }

@@ -117,8 +117,9 @@ typedef struct program_chain {
     const int32_t *lengths, *windows;
 } program_chain;
 
-// Times the steps of one token of one sequence, which inputs say, over and over again at the same place.
-engine_profile *model_program_profile(model_program *program, int32_t rounds, engine_error *err);
+// Times the steps of one token of each of `seqs` sequences, which inputs say, over and over again at the same place.
+engine_profile *model_program_profile(model_program *program, int32_t seqs, int32_t rounds,
+                                      engine_error *err);
 
 bool model_program_chain(model_program *program, const program_chain *chain, engine_error *err);
 

@@ -158,19 +158,19 @@ static void edits_are_guessed(void **state)
     program_result_free(&result);
 }
 
-// weft profile: the operators make the sum, and with the overlap the token.
-static void parts_of_a_token_add_up(void **state)
+// weft profile: the operators make the sum, and with the overlap the token; its bytes are returned.
+static double check_parts(const char *batch)
 {
-    (void)state;
     json_t *rows[MOST_ROWS];
-    const char *const words[] = {"tiny.gguf", "--depth",       "5", "--rounds",
-                                 "3",         "--working-set", "1", NULL};
+    const char *const words[] = {"tiny.gguf", "--depth",       "5", "--rounds", "3", "--batch",
+                                 batch,       "--working-set", "1", NULL};
     size_t count = rows_of(folder, rows, "profile", words);
     assert_true(count > 8);
     double us = 0, bytes = 0, share = 0;
     for (size_t i = 0; i < count - 3; i++) {
         expect_keys(rows[i],
-                    "op device what steps us share bytes gbps roof_gbps roof_fraction plan");
+                    "op device what batch steps us share bytes gbps roof_gbps roof_fraction plan");
+        assert_int_equal(number(rows[i], "batch"), atoi(batch));
         us += number(rows[i], "us");
         bytes += number(rows[i], "bytes");
         share += number(rows[i], "share");
@@ -181,6 +181,16 @@ static void parts_of_a_token_add_up(void **state)
     assert_true(bytes == number(sum, "bytes"));
     assert_true(fabs(us + number(overlap, "us") - number(token, "us")) < 1e-3 * us);
     release(rows, count);
+    return bytes;
+}
+
+// Of several sequences weights are read once, all else as often as there are sequences.
+static void parts_of_a_token_add_up(void **state)
+{
+    (void)state;
+    const double one = check_parts("1"), three = check_parts("3"), five = check_parts("5");
+    assert_true(three > one && three < 3 * one);
+    assert_true(five - three == three - one);
 }
 
 // Of several depths every operator has a row for each, and attention grows.
