@@ -4,7 +4,8 @@
 
 // The pieces of a vocabulary as one tree of bytes, in the order in which a walk meets its nodes: what begins with
 // a node's bytes lies behind it up to `end`, so what cannot be is passed over at once. Special tokens are there
-// as their names between bytes that no text has (grammar.h); those that end a text are not, nor is what is no text or can be none.
+// as their names between bytes that no text has (grammar.h); those that end a text are not, nor is what is no
+// text or can be none.
 
 #include "engine/constrain/char_kind.h"
 #include "engine/tokenizer/tokenizer.h"

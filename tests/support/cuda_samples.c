@@ -377,7 +377,8 @@ static void attention_by_warpgroups(void)
     }
 }
 
-// The next token of one sequence: clusters of attention_cluster.cu, whose blocks have 4, 8 or 12 warps by the number of keys.
+// The next token of one sequence: clusters of attention_cluster.cu, whose blocks have 4, 8 or 12 warps by the
+// number of keys.
 static void attention_of_one_sequence(void)
 {
     static const int32_t lengths[] = {4096, 8192, 4096, 6000, 16384};

@@ -87,8 +87,8 @@ struct weft__cuda_kernel {
     bool lazy;  // compiled when it is first launched: few runs need it
 };
 
-// A product that a library (cuBLASLt) makes: Y[n][m] = alpha * sum_k X[n][k] W[m][k] + beta * C[n][m], W and X of 16-bit
-// numbers, sums in f32. A plan says what it may want; the backend answers in `offer`.
+// A product that a library (cuBLASLt) makes: Y[n][m] = alpha * sum_k X[n][k] W[m][k] + beta * C[n][m], W and X
+// of 16-bit numbers, sums in f32. A plan says what it may want; the backend answers in `offer`.
 struct weft__cuda_offer {
     _Atomic bool serves;  // until the library refuses a run
     bool apart;           // C may be elsewhere than Y

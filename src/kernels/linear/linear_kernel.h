@@ -74,15 +74,16 @@ struct weft__linear_call {
 
 typedef void weft__linear_fn(const struct weft__linear_call *call, int64_t row0, int64_t row1);
 
-// Rounds rows [m, m + rows) of X, of which x is the first, f32 or bf16 already, to bf16, to nearest even, and puts them where
-// the kernel wants them in `to`, which has room for WEFT__BF16_ROWS - 1 rows of `stride` elements more than there are. Numbers
-// below 2^-126 are zero: vdpbf16ps takes them so. What follows a row up to a multiple of 32 columns becomes zero.
+// Rounds rows [m, m + rows) of X, of which x is the first, f32 or bf16 already, to bf16, to nearest even, and
+// puts them where the kernel wants them in `to`, which has room for WEFT__BF16_ROWS - 1 rows of `stride`
+// elements more than there are. Numbers below 2^-126 are zero: vdpbf16ps takes them so. What follows a row up
+// to a multiple of 32 columns becomes zero.
 typedef void weft__narrow_fn(const void *x, weft_dtype dtype, int64_t x_stride, int32_t rows,
                              int64_t cols, int32_t m, uint16_t *to, int64_t stride);
 enum { WEFT__BF16_ROWS = 16, WEFT__BF16_SIXES = 6 };
 
-// Lays `rows` rows of W, at most a panel, `stride_bytes` apart, as a panel at `to` (linear_packed.h). Reads nothing past a
-// row's last block.
+// Lays `rows` rows of W, at most a panel, `stride_bytes` apart, as a panel at `to` (linear_packed.h). Reads
+// nothing past a row's last block.
 typedef void weft__pack_fn(weft_dtype dtype, const unsigned char *weight, int64_t stride_bytes,
                            int64_t rows, int64_t cols, unsigned char *to);
 

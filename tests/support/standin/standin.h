@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A stand-in for the CUDA driver, NVRTC and cuBLASLt: the entry points that weft opens, on memory of the host. Kernels
-// are compiled to a name and launched into a log, products likewise; copies and fills are done; streams, events and graphs
-// keep order. Tests load it through WEFT_CUDA_DRIVER, WEFT_CUDA_NVRTC and WEFT_CUDA_CUBLASLT and steer it through `standin`.
+// are compiled to a name and launched into a log, products likewise; copies and fills are done; streams, events
+// and graphs keep order. Tests load it through WEFT_CUDA_DRIVER, WEFT_CUDA_NVRTC and WEFT_CUDA_CUBLASLT and
+// steer it through `standin`.
 #ifndef WEFT_TESTS_STANDIN_H
 #define WEFT_TESTS_STANDIN_H
 
