@@ -69,7 +69,7 @@ static void small_operations(void)
                                    .rope = {.style = (weft_rope_style)style, .base = 10000}});
 }
 
-static void caches_and_tokens(void)
+static void caches(void)
 {
     static const weft_rope_params ropes[] = {
         {.style = WEFT_ROPE_SPLIT_HALF, .base = 10000, .factor = 1},
@@ -133,6 +133,10 @@ static void caches_and_tokens(void)
                                       .num_q_heads = 32,
                                       .q_growth_length = 8192,
                                       .q_growth = 0.1f});
+}
+
+static void tokens(void)
+{
     for (int32_t i = 0; weft_dtype_at(i) != WEFT_DTYPE_NONE; i++) {
         ADD(embedding, (weft_embedding_desc){.table_dtype = weft_dtype_at(i),
                                              .rows = 1000,
@@ -434,7 +438,8 @@ int cuda_num_samples(void)
         linear_forms();
         mixtures();
         small_operations();
-        caches_and_tokens();
+        caches();
+        tokens();
     }
     return num_samples;
 }
