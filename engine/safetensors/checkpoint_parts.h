@@ -40,9 +40,9 @@ typedef struct checkpoint_family {
     bool transposed;          // matrices are stored columns first
     bool latent;              // latent attention: keys and values of heads come from one matrix
     bool encoder;
-    bool
-        some_sparse; // what the config means that gives only some layers experts (moe_every_n_layers)
-    bool alibi;      // what the config means that has positions of this kind
+    // What the config means that gives only some layers experts (moe_every_n_layers).
+    bool some_sparse;
+    bool alibi; // what the config means that has positions of this kind
     checkpoint_stacking stacking;
     int32_t first_position; // rows of the table of positions that no token uses
     checkpoint_qkv qkv;

@@ -32,8 +32,8 @@ struct check_case {
     uint64_t state;   // of the generator
     bool failed, skipped;
     double worst; // largest |error| / bound so far
-    double
-        distance; // of kernels that round their input: from the exact result, as the check defines
+    // Of kernels that round their input: from the exact result, as the check defines.
+    double distance;
     char note[384], failure[512];
     struct check_memory *memory;
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Prompts by warpgroups on the emulator, more of them than a warp looks through at once, in sets that a small
-// L2 holds, on few blocks of which each finds many items: comes to what the CPU makes of them, whatever the
-// lengths (none among them).
+// Prompts by warpgroups on the emulator, more of them than a warp looks through at once, in sets that a small L2 holds, on few blocks of
+// which each finds many items: comes to what the CPU makes of them, whatever the lengths (none among them).
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdlib.h>

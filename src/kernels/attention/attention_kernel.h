@@ -63,8 +63,8 @@ struct weft__attention_call {
     struct weft__attention_plane k, v;
     struct weft__attention_lengths lengths;
     const int32_t *pages; // of all sequences
-    const int32_t
-        *page_starts; // of a sequence's pages, or NULL: page_stride entries from one to the next
+    // Of a sequence's pages, or NULL: page_stride entries from one to the next.
+    const int32_t *page_starts;
     int64_t page_table_stride;
     const int32_t *seq_rows; // or NULL
     int32_t num_q_heads, group_size, page_size, ring_len;
@@ -72,8 +72,8 @@ struct weft__attention_call {
     int32_t block_keys; // of the SIMD kernels, at most 64
     bool ahead;         // ask for keys before they are needed
     bool generic;       // WEFT_ATTENTION_GENERIC
-    bool
-        by_parts; // eight rows may score by attention_parts.h: shuffles cost nothing beside products
+    // Eight rows may score by attention_parts.h: shuffles cost nothing beside products.
+    bool by_parts;
     bool precise;     // WEFT_ATTENTION_PRECISE, of the SIMD kernels
     uint64_t *counts; // or NULL
     struct weft__attention_mask mask;

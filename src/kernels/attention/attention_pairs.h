@@ -49,8 +49,8 @@ struct rows {
     bool scaled;                    // are they needed?
     uint64_t *seen;                 // [rows]: keys of the block
     uint64_t by_all, by_some;       // of all rows
-    struct weft__attention_span
-        all; // keys that all rows see, and of which intervals say everything
+    // Keys that all rows see, and of which intervals say everything.
+    struct weft__attention_span all;
     int64_t *at,
         *values_at; // [2][BLOCK]: this block and the next; the same if the planes lie alike
     const struct block *block;

@@ -27,8 +27,8 @@ struct tiles {
     } sixteens[SIXTEENS];
     uint16_t *values;  // [32 keys][16 columns][16 pairs][16][2]
     uint16_t *weights; // [32 keys][16 rows][32]
-    uint64_t
-        wild; // keys whose values have infinities or NaNs that some rows do not see: zeros in `values`
+    // Keys whose values have infinities or NaNs that some rows do not see: zeros in `values`.
+    uint64_t wild;
 };
 
 weft__attention_scratch_fn weft__attention_scratch_avx512bf16;

@@ -49,8 +49,8 @@ struct weft__attention_work {
 
 struct weft__attention_totals {
     int32_t tasks, merges;
-    int64_t
-        chunk_keys; // no chunk is longer where keys are split without a wanted number; 0: none is
+    // No chunk is longer where keys are split without a wanted number; 0: none is.
+    int64_t chunk_keys;
 };
 
 // Fills work[0..num_seqs] (the last entry ends the list) from the lengths of a run. Costs

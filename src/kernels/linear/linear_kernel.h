@@ -48,8 +48,8 @@ struct weft__linear_call {
     const unsigned char *weight;
     int64_t weight_stride_bytes;
     int64_t rows, cols;
-    const unsigned char *
-        next; // weights that are read after row next_from - 1, where it is not those behind; or NULL
+    // Weights that are read after row next_from - 1, where it is not those behind; or NULL.
+    const unsigned char *next;
     int64_t next_from;
     bool asks_far; // struct weft__cpu
     bool many; // the run has so many rows of X that their last bits may differ from those of a few
@@ -67,8 +67,8 @@ struct weft__linear_call {
     const float *bias;     // or NULL
     const float *residual; // or NULL
     int64_t residual_stride;
-    weft__take_fn
-        *take; // is given the results in place of y, or NULL; only where the kernel `delivers`
+    // Is given the results in place of y, or NULL; only where the kernel `delivers`.
+    weft__take_fn *take;
     void *taker;
 };
 
@@ -94,8 +94,8 @@ struct weft__linear_kernel {
     int32_t row_step; // a task's rows are a multiple of it, except the last task's
     int32_t min_batch,
         max_batch; // the rows of X that it is best for (none: max_batch 0); it serves any number
-    bool
-        delivers; // gives its results to call->take, a few rows of X by a panel at a time, from the first cache
+    // Gives its results to call->take, a few rows of X by a panel at a time, from the first cache.
+    bool delivers;
     bool few_planes; // reads the planes that rounded rows have for a few rows of X
     bool planes;     // takes scales and biases beside the codes
     weft__linear_fn *run;

@@ -54,10 +54,9 @@ WEFT__INLINE __m512i start_of(const struct weft__rounded_row *x, int64_t k, int 
     return _mm512_slli_epi32(_mm512_set1_epi32(x->sum32[k / 32]), (unsigned)f.offset_shift);
 }
 
-// Adds the products of a group of each panel by columns [k, k + 32) of a row of X. Two chains of products side
-// by side are half as long: one of all 32 columns is what a CPU looks ahead, so among many rows (two = true) it
-// is what they would wait for. Few rows wait for weights, which come best in order of address (NOTES.md). The
-// sums are integers, and the same.
+// Adds the products of a group of each panel by columns [k, k + 32) of a row of X. Two chains of products side by side are
+// half as long: one of all 32 columns is what a CPU looks ahead, so among many rows (two = true) it is what they would wait
+// for. Few rows wait for weights, which come best in order of address (NOTES.md). The sums are integers, and the same.
 WEFT__INLINE void add_group(__m512 *acc, const struct group *w, int panels, bool two,
                             const struct weft__rounded_row *x, int64_t k, struct format f)
 {
@@ -121,11 +120,10 @@ WEFT__INLINE void fetch_weights(const unsigned char *at, int64_t ahead, int byte
     }
 }
 
-// Asks for codes for few rows of X, far ahead for the first cache: on a Zen 5 the hardware alone, though it
-// sees one stream, gives half of what a core can read as soon as there is something to unpack. Past the panels'
-// end they are those that the thread reads then. A CPU that does not ask far leaves short chunks to the
-// hardware, but for those past the end, where no stream leads. Chunks of 256 columns are slower for the
-// question (NOTES.md).
+// Asks for codes for few rows of X, far ahead for the first cache: on a Zen 5 the hardware alone, though it sees one stream, gives
+// half of what a core can read as soon as there is something to unpack. Past the panels' end they are those that the thread
+// reads then. A CPU that does not ask far leaves short chunks to the hardware, but for those past the end, where no stream
+// leads. Chunks of 256 columns are slower for the question (NOTES.md).
 WEFT__INLINE void fetch_ahead(const unsigned char *codes, int64_t ahead, const struct format f)
 {
     const struct weft__packed_shape shape = weft__packed_shape(f.dtype);
@@ -138,8 +136,8 @@ WEFT__INLINE int64_t ahead_of(const unsigned char *codes, const struct panel *p)
     return (uintptr_t)codes + AHEAD_BYTES >= p->end ? AHEAD_BYTES + p->skip : AHEAD_BYTES;
 }
 
-// Among many rows of X the hardware does not read weights far enough ahead. A CPU that does not ask far has no
-// room in its first cache for bytes, and with few rows the hardware's alone.
+// Among many rows of X the hardware does not read weights far enough ahead. A CPU that does not ask far has no room in its
+// first cache for bytes, and with few rows the hardware's alone.
 WEFT__INLINE void fetch_group(const unsigned char *codes, int bytes, int cols, bool far)
 {
     const bool dense = bytes >= 512;
@@ -156,8 +154,8 @@ WEFT__INLINE void fetch_group(const unsigned char *codes, int bytes, int cols, b
     }
 }
 
-// Of groups of bytes a line for each that is loaded, in order of address both: in another, which compilers
-// choose, memory gives a fifth less to four rows of X.
+// Of groups of bytes a line for each that is loaded, in order of address both: in another, which compilers choose, memory gives
+// a fifth less to four rows of X.
 WEFT__INLINE void fetch_by_turns(const unsigned char *ahead, struct group *w)
 {
     WEFT__UNROLL for (int i = 0; i < 8; i++)
@@ -247,8 +245,8 @@ WEFT__INLINE struct weft__rounded_row row_behind(const struct weft__rounded_row 
 // Where a group stands in its chunk.
 enum place { MIDDLE, FIRST, LAST };
 
-// Adds a group of each panel by rows of X, `first` and those behind it, to the sums of a chunk whose scale
-// comes late: they begin with the first group and are added to the total, times that scale, with the last.
+// Adds a group of each panel by rows of X, `first` and those behind it, to the sums of a chunk whose scale comes late: they begin
+// with the first group and are added to the total, times that scale, with the last.
 WEFT__INLINE void add_group_late(struct sums *sums, const struct group *w, int panels,
                                  const struct weft__rounded *acts,
                                  const struct weft__rounded_row *first, int cols, int64_t k,

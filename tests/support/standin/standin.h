@@ -30,8 +30,8 @@ struct standin {
     int lost;           // result of everything that touches the device
     bool fail_compile;  // NVRTC refuses the text
     bool blas_fails_create, blas_finds_nothing; // cuBLASLt
-    int64_t
-        blas_fails; // the n-th product from now (1 = the next) is refused, and all behind it; 0 = none
+    // The n-th product from now (1 = the next) is refused, and all behind it; 0 = none.
+    int64_t blas_fails;
     // What happened.
     int64_t allocations, live_allocations, frees, copies, fills, synchronisations, compiles, loads;
     int64_t blas_asked, live_blas;

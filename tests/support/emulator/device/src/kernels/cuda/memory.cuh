@@ -112,8 +112,8 @@ DEVICE void send_pairs(void *to, float2 first, float2 second)
     send_pair(to, first);
 }
 
-// Clusters run in their order, so what a block waits for is there, or comes from another block of its cluster;
-// one time in seven it seems not to have come yet.
+// Clusters run in their order, so what a block waits for is there, or comes from another block of its cluster; one time in seven
+// it seems not to have come yet.
 DEVICE void receive_pair(const void *from, float2 *pair)
 {
     static thread_local uint32_t calls;
@@ -135,8 +135,7 @@ DEVICE void receive_pairs(const void *from, float2 *first, float2 *second)
     receive_pair((const uint64_t *)from + 1, second);
 }
 
-// Words with a turn come from blocks that run at the same time (a cooperative launch), one time in seven later
-// than they do.
+// Words with a turn come from blocks that run at the same time (a cooperative launch), one time in seven later than they do.
 DEVICE bool emulated_seen(bool there)
 {
     static thread_local uint32_t calls;
@@ -167,8 +166,7 @@ DEVICE bool turn_look_2(const uint64_t *from, uint32_t turn, float2 *values)
     return turn_look(from + 1, turn, &values->y) && first;
 }
 
-// Who reads them has been waited for when they are written again, so that the last word, which has the turn,
-// may come last.
+// Who reads them has been waited for when they are written again, so that the last word, which has the turn, may come last.
 DEVICE void send_whole(void *to, const uint32_t word[4])
 {
     if ((uintptr_t)to % 16)
