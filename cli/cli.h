@@ -19,8 +19,8 @@ enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 typedef struct cli_command {
     const char *name;
     const char *summary; // one line for the overview
-    const char
-        *help[3]; // the page of --help, in parts: C promises no longer literals than 4095 bytes
+    // The page of --help, in parts: C promises no longer literals than 4095 bytes.
+    const char *help[3];
     int (*run)(const struct cli_command *self, int argc, char **argv);
 } cli_command;
 

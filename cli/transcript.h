@@ -21,8 +21,8 @@ typedef struct cli_transcript_form {
 
 // Adds a copy; false when memory is short. The role is not copied.
 bool cli_transcript_add(cli_transcript *t, const char *role, const char *content, size_t bytes);
-// The same of an answer, whose thoughts become a member of the message, "reasoning_content", if there are any: templates that
-// show thoughts of turns before know it.
+// The same of an answer, whose thoughts become a member of the message, "reasoning_content", if there are any:
+// templates that show thoughts of turns before know it.
 bool cli_transcript_answer(cli_transcript *t, const tokenizer_text *text,
                            const tokenizer_text *thoughts);
 void cli_transcript_remove_last(cli_transcript *t);
@@ -32,7 +32,8 @@ enum { CLI_TRANSCRIPT_KEEP = 0 };
 
 // Encodes the conversation, whose last message is a question. If that takes more than `wanted` tokens,
 // the oldest turns are dropped until a third of that is free, for all that follows must be evaluated anew,
-// and *dropped_turns says how many; with nothing left to drop, or with CLI_TRANSCRIPT_KEEP wanted, it may take `most`. On failure nothing is dropped.
+// and *dropped_turns says how many; with nothing left to drop, or with CLI_TRANSCRIPT_KEEP wanted, it may take
+// `most`. On failure nothing is dropped.
 bool cli_transcript_fit(cli_transcript *t, const cli_transcript_form *form, size_t wanted,
                         size_t most, tokenizer_ids *ids, int *dropped_turns, engine_error *err);
 

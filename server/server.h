@@ -14,15 +14,15 @@ typedef struct server_model {
 typedef struct server_options {
     const server_model *models; // [model_count]; the first is loaded at the start
     int32_t model_count;
-    int64_t
-        memory_bytes; // that loaded models may take together; 0: as they need. One is always loaded
+    // That loaded models may take together; 0: as they need. One is always loaded.
+    int64_t memory_bytes;
     const engine_options *engine; // of all models
     const char *host;             // an address to listen on; NULL: 127.0.0.1
     int32_t port;                 // 0: any that is free
     const char *key_file;         // one key per line; NULL: nobody is asked for one
     const char *origin;           // of pages that may use it from elsewhere, or "*"; NULL: none
-    const char *
-        cache_folder; // where pages that models remember are kept while they are away; NULL: nowhere
+    // Where pages that models remember are kept while they are away; NULL: nowhere.
+    const char *cache_folder;
     int32_t max_waiting; // requests in the queue; 0: 256
     int32_t max_connections;
     int32_t max_body_bytes;

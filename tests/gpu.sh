@@ -45,7 +45,9 @@ find_nvrtc() {
     ldconfig -p 2>/dev/null | grep -q 'libnvrtc\.so' && return
     local found
     found=$(find /usr/local/cuda*/ /opt /usr/lib -name 'libnvrtc.so.1*' 2>/dev/null | head -n 1)
-    [ -z "$found" ] || export LD_LIBRARY_PATH="$LD_LIBRARY_PATH:$(dirname "$found")"
+    [ -n "$found" ] || return 0
+    LD_LIBRARY_PATH="$LD_LIBRARY_PATH:$(dirname "$found")"
+    export LD_LIBRARY_PATH
 }
 
 # Problems of an operation for some seconds, process number $2 of them. A shape of attention costs seconds of compiling, more so

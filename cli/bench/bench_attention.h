@@ -29,11 +29,11 @@ typedef struct attention_problem {
     weft_plan *plan;
     weft_attention_args args;
     void *q, *out;
-    weft_batch
-        *batch_of_runs; // lengths and pages, as an engine hands them over; NULL: with every run
-    int32_t *numbers;   // cu_q_lens, kv_lens, page_table, tree_parents
-    float *per_head;    // sinks, slopes
-    int32_t queries;    // of all sequences
+    // Lengths and pages, as an engine hands them over; NULL: with every run.
+    weft_batch *batch_of_runs;
+    int32_t *numbers; // cu_q_lens, kv_lens, page_table, tree_parents
+    float *per_head;  // sinks, slopes
+    int32_t queries;  // of all sequences
     void *workspace;
     weft_cascade *cascade; // of a shared prefix, with what it needs besides; or NULL
     weft_cascade_args shared_args;

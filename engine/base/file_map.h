@@ -24,11 +24,12 @@ bool file_map_open(file_map *map, const char *path, engine_error *err);
 void file_map_prefetch(const file_map *map, size_t offset, size_t size_bytes);
 
 // Puts memory of the process, in huge pages where the system has them, with the same bytes in the place of the mapped
-// file: addresses stay what they are. Matrices that are read again and again are read faster so (docs/benchmarks.md). Nobody
-// may read meanwhile. Refused, with nothing changed, if the memory is not there.
+// file: addresses stay what they are. Matrices that are read again and again are read faster so
+// (docs/benchmarks.md). Nobody may read meanwhile. Refused, with nothing changed, if the memory is not there.
 bool file_map_own(file_map *map, engine_error *err);
 
-// Memory of the process instead of a file, zeros, in huge pages where the system has them. *data is where it may be written.
+// Memory of the process instead of a file, zeros, in huge pages where the system has them. *data is where it
+// may be written.
 bool file_map_memory(file_map *map, size_t size_bytes, char **data, engine_error *err);
 
 // The process's memory need not keep what it has read of a mapped file: it is read again when it is wanted.

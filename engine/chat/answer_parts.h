@@ -2,8 +2,8 @@
 #ifndef ENGINE_CHAT_ANSWER_PARTS_H
 #define ENGINE_CHAT_ANSWER_PARTS_H
 
-// Takes the text of an answer apart as it comes: thoughts, of which there may be several sections, what is said, calls of
-// functions with their arguments.
+// Takes the text of an answer apart as it comes: thoughts, of which there may be several sections, what is
+// said, calls of functions with their arguments.
 // What may be the beginning of a mark is held back until that is certain.
 
 #include <stdbool.h>
@@ -23,15 +23,16 @@ typedef struct answer_parts {
     tokenizer_text held;
 } answer_parts;
 
-// May the answer to a prompt begin with a section of thinking, or does the prompt end inside of one? The style as above.
+// May the answer to a prompt begin with a section of thinking, or does the prompt end inside of one? The style
+// as above.
 answer_thoughts answer_thoughts_of(const thought_style *thoughts, const tokenizer *t,
                                    const tokenizer_ids *prompt);
 
 // The answer begins inside of a section of thinking.
 void answer_parts_think(answer_parts *parts);
 
-// Adds what became certain with a token (TOKENIZER_NONE: with none). Marks that are special tokens are no text of an answer,
-// but say where its parts begin.
+// Adds what became certain with a token (TOKENIZER_NONE: with none). Marks that are special tokens are no text
+// of an answer, but say where its parts begin.
 void answer_parts_token(answer_parts *parts, const tokenizer *t, int32_t token, const char *text,
                         size_t bytes);
 void answer_parts_add(answer_parts *parts, const char *text, size_t bytes);

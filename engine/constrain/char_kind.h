@@ -2,9 +2,10 @@
 #ifndef ENGINE_CONSTRAIN_CHAR_KIND_H
 #define ENGINE_CONSTRAIN_CHAR_KIND_H
 
-// Characters in kinds of which grammars mostly take all or none, so that a set of kinds says of many tokens at once that
-// they can come: what a text is made of (token_trie.h) and what a place takes (stretch.h). Which kinds there are is a
-// matter of speed alone: what is of none of them, or of a kind that a grammar takes a part of, is walked byte by byte.
+// Characters in kinds of which grammars mostly take all or none, so that a set of kinds says of many tokens at
+// once that they can come: what a text is made of (token_trie.h) and what a place takes (stretch.h). Which
+// kinds there are is a matter of speed alone: what is of none of them, or of a kind that a grammar takes a part
+// of, is walked byte by byte.
 
 #include <stddef.h>
 #include <stdint.h>

@@ -28,9 +28,9 @@ void constraint_end(constraint_cursor *cursor);                        // may be
 // where it may end. Fails where no token can, and where the grammar is too ambiguous here.
 bool constraint_apply(constraint_cursor *cursor, float *logits, int32_t vocab, engine_error *err);
 
-// The same for who draws from no more than the `most` likeliest tokens that can come next (and those as likely as the last
-// of them): all others may become -infinity. Where it is not known yet what can come next it is cheaper, as often
-// only the likeliest are asked. most 0: all.
+// The same for who draws from no more than the `most` likeliest tokens that can come next (and those as likely
+// as the last of them): all others may become -infinity. Where it is not known yet what can come next it is
+// cheaper, as often only the likeliest are asked. most 0: all.
 bool constraint_apply_likeliest(constraint_cursor *cursor, float *logits, int32_t vocab,
                                 int32_t most, engine_error *err);
 

@@ -9,8 +9,8 @@
 //     item  ::= [a-z0-9_]+ | [^"\\] | .    # [ ] one character of these, [^ ] of all others, . any
 //     mark  ::= <|tool|>                   # the special token of this name, not its name as text
 //
-// Escapes in "..." and [...]: \n \r \t \" \\ \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH (code points). A rule goes on to the next
-// line inside parentheses and where that line begins with |. A rule may not begin with itself.
+// Escapes in "..." and [...]: \n \r \t \" \\ \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH (code points). A rule goes on
+// to the next line inside parentheses and where that line begins with |. A rule may not begin with itself.
 
 #include "engine/constrain/grammar.h"
 

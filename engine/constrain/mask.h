@@ -7,8 +7,9 @@
 // the *exits*, nodes of the tree of tokens behind whose bytes the rule has been left. From these alone the walk
 // goes on in the state's own stack. Whole masks are kept per state.
 //
-// What lies within a stretch (stretch.h) is not walked: where one begins at the root of the tree, all tokens within it are
-// found by what they are made of, in one pass over the vocabulary, and kept; further up whole branches of the tree are taken.
+// What lies within a stretch (stretch.h) is not walked: where one begins at the root of the tree, all tokens
+// within it are found by what they are made of, in one pass over the vocabulary, and kept; further up whole
+// branches of the tree are taken.
 
 #include "engine/constrain/stretch.h"
 #include "engine/constrain/token_trie.h"

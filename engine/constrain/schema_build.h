@@ -38,7 +38,8 @@ typedef struct schema_work {
     char place[200];                             // in the schema, for errors
 } schema_work;
 
-// What is valid for a schema as a part of any grammar; references point into the schema. `place` is what errors call it.
+// What is valid for a schema as a part of any grammar; references point into the schema. `place` is what errors
+// call it.
 grammar_expr schema_add(grammar_builder *b, const json_t *schema, const char *place);
 
 // Fails with the place in front.

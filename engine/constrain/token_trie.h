@@ -4,7 +4,8 @@
 
 // The pieces of a vocabulary as one tree of bytes, in the order in which a walk meets its nodes: what begins with
 // a node's bytes lies behind it up to `end`, so what cannot be is passed over at once. Special tokens are there
-// as their names between bytes that no text has (grammar.h); those that end a text are not, nor is what is no text or can be none.
+// as their names between bytes that no text has (grammar.h); those that end a text are not, nor is what is no
+// text or can be none.
 
 #include "engine/constrain/char_kind.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -13,16 +14,16 @@ typedef struct token_node {
     uint32_t end;   // the first node that does not begin with this one's bytes
     uint32_t token; // ids[token .. of the next node) are pieces of exactly its bytes
     uint32_t depth : 19, kind : 5, byte : 8; // kind: of an ASCII character, else CHAR_KIND_OTHER
-    char_run
-        run; // joined, of all pieces that begin with its bytes: of what they have from its last byte on
+    // Joined, of all pieces that begin with its bytes: of what they have from its last byte on.
+    char_run run;
 } token_node;
 
 typedef struct token_trie {
     const tokenizer *tokenizer;
     token_node *nodes; // [node_count + 1]; 0 is the root
     int32_t *ids;
-    char_run *
-        runs; // [vocab up to a multiple of 64], of whole pieces; CHAR_KIND_OTHER of what is not in the tree
+    // [vocab up to a multiple of 64], of whole pieces; CHAR_KIND_OTHER of what is not in the tree.
+    char_run *runs;
     int32_t *ends; // [end_count], tokens that end a text
     uint32_t node_count, id_count, end_count, deepest;
     int32_t vocab;

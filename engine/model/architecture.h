@@ -247,18 +247,18 @@ typedef struct model_architecture {
     int32_t window_period;
     int32_t unrotated_period; // the last of every so many layers does not rotate; 0: all do
     int32_t window;           // keys, if the file does not say
-    int32_t
-        narrow_layers; // a model of so many scales scores by its width over its heads, not head_dim
-    uint64_t needs;    // bits of model_layer_tensor that every layer has
-    uint64_t may;      // and those that it may have besides
-    uint64_t sparse;   // bits that layers with experts need besides,
-    uint64_t dense;    // and layers without, of models that have such
-    uint32_t
-        globals; // bits of model_global_tensor beside the embedding; 0: the norm behind the layers
-    const struct model_architecture
-        *mixture; // what a file is that has experts; NULL: what it is without
-    const struct model_architecture *
-        two_norms; // what a file is that has MODEL_ATTN_NORM_2 besides; NULL: there is no such kind
+    // A model of so many scales scores by its width over its heads, not head_dim.
+    int32_t narrow_layers;
+    uint64_t needs;  // bits of model_layer_tensor that every layer has
+    uint64_t may;    // and those that it may have besides
+    uint64_t sparse; // bits that layers with experts need besides,
+    uint64_t dense;  // and layers without, of models that have such
+    // Bits of model_global_tensor beside the embedding; 0: the norm behind the layers.
+    uint32_t globals;
+    // What a file is that has experts; NULL: what it is without.
+    const struct model_architecture *mixture;
+    // What a file is that has MODEL_ATTN_NORM_2 besides; NULL: there is no such kind.
+    const struct model_architecture *two_norms;
     const struct model_architecture
         *sequential;         // what a file is that says that its blocks are not side by side
     const model_line *lines; // of every layer, up to MODEL_END

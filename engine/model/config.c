@@ -264,8 +264,8 @@ static void scale_latent(key_reader *reader, model_config *config)
     config->attention_scale = times * times / sqrtf((float)config->latent.q_dim);
 }
 
-// Files of converters before May 2025 have the matrices of keys and values as one, and heads as they are before latents take
-// their place.
+// Files of converters before May 2025 have the matrices of keys and values as one, and heads as they are before
+// latents take their place.
 static bool take_latents_place(key_reader *reader, model_config *config, int32_t *value_dim)
 {
     model_latent *latent = &config->latent;

@@ -29,8 +29,8 @@ typedef struct model_config {
     int32_t window_period;    // one of every so many layers has none; 0: all have it
     int32_t unrotated_period; // the last of every so many layers does not rotate; 0: all do
     bool unit_heads;          // MODEL_HEAD_UNIT
-    int32_t
-        q_growth_length; // queries of layers that do not rotate grow (weft/kv.h); 0: they do not
+    // Queries of layers that do not rotate grow (weft/kv.h); 0: they do not.
+    int32_t q_growth_length;
     float q_growth;
     bool full_mask;        // tokens see those behind them; a window reaches as far to either side
     int32_t positions;     // rows of learned positions; 0: there are none

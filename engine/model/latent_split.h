@@ -2,8 +2,9 @@
 #ifndef ENGINE_MODEL_LATENT_SPLIT_H
 #define ENGINE_MODEL_LATENT_SPLIT_H
 
-// Files of DeepSeek V2 and V3 from before May 2025 have one matrix that makes keys and values of all heads, head by head
-// the rows of both. Values' rows are gathered as they are; keys' are turned round, which makes them f32.
+// Files of DeepSeek V2 and V3 from before May 2025 have one matrix that makes keys and values of all heads,
+// head by head the rows of both. Values' rows are gathered as they are; keys' are turned round, which makes
+// them f32.
 
 #include "engine/model/weights.h"
 

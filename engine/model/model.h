@@ -2,8 +2,8 @@
 #ifndef ENGINE_MODEL_MODEL_H
 #define ENGINE_MODEL_MODEL_H
 
-// What a model holds. Nothing of it changes after it was opened, so that workers on any threads share it; what they have packed
-// has a lock of its own.
+// What a model holds. Nothing of it changes after it was opened, so that workers on any threads share it; what
+// they have packed has a lock of its own.
 
 #include "engine/engine.h"
 #include "engine/model/packed.h"

@@ -28,8 +28,8 @@ typedef struct packed_wish {
 
 void packed_wish_add(packed_wish *wish, const model_tensor *matrix, const char *layout);
 
-// What is wished: found as another worker or an earlier start has left it, or else memory that the caller fills before it says
-// packed_complete() or packed_release(); until then others wait. NULL on failure.
+// What is wished: found as another worker or an earlier start has left it, or else memory that the caller fills
+// before it says packed_complete() or packed_release(); until then others wait. NULL on failure.
 packed_weights *packed_take(packed_store *store, const packed_wish *wish, bool *found,
                             engine_error *err);
 

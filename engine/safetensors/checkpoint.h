@@ -10,8 +10,8 @@
 //
 // Metadata gets GGUF's keys and tensors GGUF's names. Data stays mapped where it is; only the rows of Q and
 // K of the llama family are copied, because GGUF pairs neighbouring elements in RoPE and these folders
-// halves of a head. Codes of MLX, fp8 and int8 keep their format, with scales and biases in gguf_tensor.planes; GPTQ and AWQ become codes
-// of MLX without loss (checkpoint_integers.c).
+// halves of a head. Codes of MLX, fp8 and int8 keep their format, with scales and biases in gguf_tensor.planes;
+// GPTQ and AWQ become codes of MLX without loss (checkpoint_integers.c).
 
 #include "engine/gguf/gguf.h"
 

@@ -40,9 +40,9 @@ typedef struct checkpoint_family {
     bool transposed;          // matrices are stored columns first
     bool latent;              // latent attention: keys and values of heads come from one matrix
     bool encoder;
-    bool
-        some_sparse; // what the config means that gives only some layers experts (moe_every_n_layers)
-    bool alibi;      // what the config means that has positions of this kind
+    // What the config means that gives only some layers experts (moe_every_n_layers).
+    bool some_sparse;
+    bool alibi; // what the config means that has positions of this kind
     checkpoint_stacking stacking;
     int32_t first_position; // rows of the table of positions that no token uses
     checkpoint_qkv qkv;
@@ -97,7 +97,8 @@ char *checkpoint_text(const checkpoint *c, const char *name);
 // Brings c->config to one set of names and finds its family.
 bool checkpoint_settle_config(checkpoint *c, engine_error *err);
 
-// Reads into c how the weights are quantised; only what its tensors tell, others would be read as something they are not.
+// Reads into c how the weights are quantised; only what its tensors tell, others would be read as something
+// they are not.
 bool checkpoint_read_quantization(checkpoint *c, engine_error *err);
 
 // Reads what c->config says into c and the metadata.
@@ -152,8 +153,8 @@ const char *checkpoint_stack_name(const char *theirs);
 // Appends a block of 32 elements, of which 2 i and 2 i + 1 share a byte of `codes`; returns its end.
 uint8_t *checkpoint_put_mxfp4(uint8_t *to, uint8_t exponent, const uint8_t codes[16]);
 
-// All experts of a layer in one tensor (gpt-oss, Llama 4, nomic-bert); exponents: of codes, NULL for numbers. Makes *count of the
-// tensors of a file, at most 2.
+// All experts of a layer in one tensor (gpt-oss, Llama 4, nomic-bert); exponents: of codes, NULL for numbers.
+// Makes *count of the tensors of a file, at most 2.
 bool checkpoint_add_stack(checkpoint *c, const safetensor *from, const safetensor *exponents,
                           gguf_tensor *to, int *count, engine_error *err);
 
@@ -162,7 +163,8 @@ bool checkpoint_add_stack(checkpoint *c, const safetensor *from, const safetenso
 bool checkpoint_expert_name(const char *module, char ours[GGUF_MAX_NAME_BYTES + 1],
                             int64_t *expert);
 
-// Copies an expert's matrix and what lies beside it to its place among the others', for which *to is begun if it has no data yet.
+// Copies an expert's matrix and what lies beside it to its place among the others', for which *to is begun if
+// it has no data yet.
 bool checkpoint_add_expert(checkpoint *c, const gguf_tensor *matrix, int64_t expert,
                            gguf_tensor *to, engine_error *err);
 

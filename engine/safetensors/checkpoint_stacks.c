@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Experts of a layer that lie in one tensor, gate and up by turns (gpt-oss) or one behind the other (Llama 4): as
-// mxfp4, whose codes and exponents lie apart, or as numbers with columns first. Those of nomic-bert are matrices: rows of
-// up, or columns of down, of all experts one below the other.
+// mxfp4, whose codes and exponents lie apart, or as numbers with columns first. Those of nomic-bert are
+// matrices: rows of up, or columns of down, of all experts one below the other.
 #include <stdio.h>
 #include <string.h>
 

@@ -56,8 +56,8 @@ typedef struct engine_shaping {
 #define ENGINE_SHAPING_MEMBER(member, option, low, high, standard, help) float member;
     ENGINE_SHAPING_SETTINGS(ENGINE_SHAPING_MEMBER)
 #undef ENGINE_SHAPING_MEMBER
-    const int32_t
-        *dry_breakers; // [dry_breaker_count], ascending: tokens that no repetition goes across
+    // [dry_breaker_count], ascending: tokens that no repetition goes across.
+    const int32_t *dry_breakers;
     int32_t dry_breaker_count;
     uint8_t order
         [ENGINE_SAMPLER_COUNT]; // of engine_sampler, each at most once; who is not named does not run

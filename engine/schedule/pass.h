@@ -38,7 +38,8 @@ static inline int32_t scheduler_free_pages(const engine_scheduler *s)
     return page_pool_free_pages(s->worker->pool);
 }
 
-// Evaluates the first `feeds` of s->feeds, with guesses where they pay. False: nothing, and whoever was to be evaluated has failed.
+// Evaluates the first `feeds` of s->feeds, with guesses where they pay. False: nothing, and whoever was to be
+// evaluated has failed.
 bool scheduler_evaluate(engine_scheduler *s, int32_t feeds);
 
 // Draws the next tokens of those of the first `feeds` whose timeline is complete. Whoever fails has ended.

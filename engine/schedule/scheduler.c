@@ -300,8 +300,8 @@ static engine_request *first_fork(const engine_scheduler *s, const engine_reques
     return NULL;
 }
 
-// Requests that waited for a prompt of s->fed that is complete now become forks of its timeline, behind s->feeds with nothing
-// to evaluate. Returns how many there are with them.
+// Requests that waited for a prompt of s->fed that is complete now become forks of its timeline, behind
+// s->feeds with nothing to evaluate. Returns how many there are with them.
 static int32_t fork_prompts(engine_scheduler *s, int32_t feeds)
 {
     int32_t all = feeds;

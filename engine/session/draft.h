@@ -26,8 +26,8 @@ typedef struct draft_step {
 void draft_begin(drafter *d, engine_worker *worker, const engine_sampling *sampling);
 void draft_end(drafter *d);
 
-// Brings its timeline to all but the last of the ids, for at most `most` tokens; returns how many there is room for, 0 on
-// failure, after which there is none.
+// Brings its timeline to all but the last of the ids, for at most `most` tokens; returns how many there is room
+// for, 0 on failure, after which there is none.
 int32_t draft_follow(drafter *d, const int32_t *ids, int32_t count, int32_t most);
 
 // Evaluates a token behind the timeline and says what it holds likely there.

@@ -327,8 +327,8 @@ static int32_t slot_of(const engine_session *session, int32_t position)
            position % ENGINE_PAGE_TOKENS;
 }
 
-// Guesses of the first branch lie where their tokens belong, others are copied there: over guesses that the path to them
-// has left aside, as it is not longer than their numbers.
+// Guesses of the first branch lie where their tokens belong, others are copied there: over guesses that the
+// path to them has left aside, as it is not longer than their numbers.
 static bool settle_guess(engine_session *session, int32_t guess)
 {
     int32_t from = session->guesses.first + guess, to = session->length;

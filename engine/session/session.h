@@ -69,7 +69,8 @@ int32_t session_penalty_window(const engine_sampling *sampling);
 bool session_show_history(engine_session *session, engine_error *err);
 
 // Cuts the timeline back to what it has in common with `ids`, or shares the pages of another session that
-// has more of them, or those that the pool remembers. Returns how many of the ids need no evaluation; not all, unless logits are there.
+// has more of them, or those that the pool remembers. Returns how many of the ids need no evaluation; not all,
+// unless logits are there.
 int32_t session_reuse(engine_session *session, const int32_t *ids, int32_t count);
 
 #endif

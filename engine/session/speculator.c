@@ -90,8 +90,8 @@ static double likely(speculator *s, int32_t kind, int32_t rank)
     return payoff_right(record_of(s, kind, rank), assumed(s, kind, rank));
 }
 
-// How likely the way to each guess from `first` on is: a guess is right if those before it behind the same parent are wrong
-// and it is of those that its kind has right then.
+// How likely the way to each guess from `first` on is: a guess is right if those before it behind the same
+// parent are wrong and it is of those that its kind has right then.
 static void rate(speculator *s, guess_tree *tree, int32_t first)
 {
     for (int32_t i = first; i < tree->count; i++) {

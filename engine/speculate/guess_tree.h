@@ -27,8 +27,8 @@ int32_t guess_tree_add(guess_tree *tree, int32_t parent, int32_t token, int32_t 
 // The guess `token` behind `parent`; -1: there is none.
 int32_t guess_tree_find(const guess_tree *tree, int32_t parent, int32_t token);
 
-// The likeliest guesses, at most `most`, as long as they pay in `pass`, which they are added to; all do with NULL. Those that
-// are the first ones all the way come first, in a row; kinds and ranks stay what they were.
+// The likeliest guesses, at most `most`, as long as they pay in `pass`, which they are added to; all do with
+// NULL. Those that are the first ones all the way come first, in a row; kinds and ranks stay what they were.
 void guess_tree_choose(const guess_tree *tree, payoff_pass *pass, int32_t most, guess_tree *chosen);
 
 // Does each guess follow the one before it?

@@ -3,8 +3,8 @@
 #define ENGINE_SPECULATE_LOOKUP_H
 
 // Guesses what follows in a text from what followed where its end stood before: every pair of tokens is kept with
-// the places where it occurred, the latest first, and those that agree with the end the longest are gone on from. A place
-// costs a comparison and a few are looked at, so a guess costs microseconds.
+// the places where it occurred, the latest first, and those that agree with the end the longest are gone on
+// from. A place costs a comparison and a few are looked at, so a guess costs microseconds.
 
 #include "engine/speculate/guess_tree.h"
 
@@ -26,8 +26,9 @@ void lookup_free(lookup *l); // all-zero is fine
 void lookup_clear(lookup *l);
 
 // What came behind ids[count] at `ways` places, at most LOOKUP_WAYS, that differ in it, `most` tokens each, at most
-// LOOKUP_MOST: those that agree the longest first, of equal ones the latest. The kind of a guess is how many tokens agree
-// before its place, at most LOOKUP_LONGEST. The first l->count ids are those of the call before, count is at most the room.
+// LOOKUP_MOST: those that agree the longest first, of equal ones the latest. The kind of a guess is how many
+// tokens agree before its place, at most LOOKUP_LONGEST. The first l->count ids are those of the call before,
+// count is at most the room.
 void lookup_guess(lookup *l, const int32_t *ids, int32_t count, int32_t most, int32_t ways,
                   guess_tree *guesses);
 

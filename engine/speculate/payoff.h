@@ -2,13 +2,14 @@
 #ifndef ENGINE_SPECULATE_PAYOFF_H
 #define ENGINE_SPECULATE_PAYOFF_H
 
-// Whether guessing pays, as arithmetic. A pass of n rows is taken to cost `pass + row * n` seconds, fitted to the passes
-// that were timed; a guess costs a row and what it took to make it, and brings as many tokens as the probability that all
-// the way up to it proves right. It is worth making while that is more than what the pass as it is, with the guesses
-// before, brings in the time that the guess costs.
+// Whether guessing pays, as arithmetic. A pass of n rows is taken to cost `pass + row * n` seconds, fitted to
+// the passes that were timed; a guess costs a row and what it took to make it, and brings as many tokens as the
+// probability that all the way up to it proves right. It is worth making while that is more than what the pass
+// as it is, with the guesses before, brings in the time that the guess costs.
 //
-// How fast a machine is may change from one second to the next, where others use it: what is fitted are costs in passes of
-// one row, as long as those take at the time, and no pass counts for much more or less than was expected of it.
+// How fast a machine is may change from one second to the next, where others use it: what is fitted are costs
+// in passes of one row, as long as those take at the time, and no pass counts for much more or less than was
+// expected of it.
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -123,8 +123,8 @@ engine_profile *model_program_profile(model_program *program, int32_t seqs, int3
 
 bool model_program_chain(model_program *program, const program_chain *chain, engine_error *err);
 
-// Waits for a chain: tokens[steps][seqs], which are in the timelines already. Logits after the last but one token are in the first rows of the
-// program's until something else is run.
+// Waits for a chain: tokens[steps][seqs], which are in the timelines already. Logits after the last but one
+// token are in the first rows of the program's until something else is run.
 bool model_program_chain_tokens(model_program *program, const program_chain *chain, int32_t *tokens,
                                 engine_error *err);
 

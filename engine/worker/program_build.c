@@ -147,8 +147,8 @@ static bool applies_function(const model_program *program, const program_linear 
            !program_is_adapted(linear) && program_gate(program) != WEFT_LINEAR_GATE_NONE;
 }
 
-// The format of an encoder's rows between the matrices of a feed-forward block: what down rounds those of the longest texts to.
-// Shorter ones, that of a few rows too, which down reads in f32, get the same.
+// The format of an encoder's rows between the matrices of a feed-forward block: what down rounds those of the
+// longest texts to. Shorter ones, that of a few rows too, which down reads in f32, get the same.
 static weft_dtype gated_dtype(const model_program *program, int32_t layer, const model_line *down)
 {
     const program_bounds *bounds = &program->bounds;

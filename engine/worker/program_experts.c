@@ -132,7 +132,8 @@ static bool place_part(model_program *program, const weft_plan *plan, int p,
     return true;
 }
 
-// The adapters of a mixture: their matrices where the device reads, the list where the host does, as long as the step lives.
+// The adapters of a mixture: their matrices where the device reads, the list where the host does, as long as
+// the step lives.
 static bool add_adapters(model_program *program, const model_tensor *tensors,
                          const model_line *line, weft_experts_args *args, engine_error *err)
 {

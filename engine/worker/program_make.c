@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A program is made and freed. Its lists of steps are made twice by the same functions: first without memory, which makes
-// the plans and counts the bytes of weights, buffers and workspace, then with all addresses.
+// A program is made and freed. Its lists of steps are made twice by the same functions: first without memory,
+// which makes the plans and counts the bytes of weights, buffers and workspace, then with all addresses.
 #include <stdlib.h>
 
 #include "engine/base/alloc.h"

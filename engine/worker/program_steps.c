@@ -311,7 +311,8 @@ bool program_layer_appends(const model_program *program, int32_t layer)
     return program_appends(program) && !queries_grow(program, &rules);
 }
 
-// Keys of a branch lie elsewhere than those of the text that it becomes, so that sums over them agree but for their order.
+// Keys of a branch lie elsewhere than those of the text that it becomes, so that sums over them agree but for
+// their order.
 static bool could_have_trees(const model_program *program)
 {
     return !program->bounds.invariant && !program->config->full_mask;
@@ -331,7 +332,8 @@ static bool add_tree(model_program *program, program_step *step, const weft_atte
     return step->tree != NULL;
 }
 
-// ALiBi's slopes: powers of 2^-(bias / n) for n heads, a power of two; heads beyond it have every second of those of 2 n.
+// ALiBi's slopes: powers of 2^-(bias / n) for n heads, a power of two; heads beyond it have every second of
+// those of 2 n.
 static bool place_slopes(model_program *program, const void **at, engine_error *err)
 {
     const int32_t heads = program->config->q_heads;
@@ -375,8 +377,8 @@ static weft_attention_desc attention_desc(const model_program *program, int32_t 
     if (program->config->alibi_bias != 0)
         desc.flags |= WEFT_ATTENTION_ALIBI;
     if (program->bounds.invariant) {
-        // A tile is a token (or, where tiles have sixteen rows at least, of the kernel that serves a token) and its keys are not
-        // split: what a token gives depends on its keys alone.
+        // A tile is a token (or, where tiles have sixteen rows at least, of the kernel that serves a token) and
+        // its keys are not split: what a token gives depends on its keys alone.
         desc.flags |= WEFT_ATTENTION_BATCH_INVARIANT;
         desc.num_splits = 1;
         desc.tile_rows = program->bounds.device == WEFT_DEVICE_CPU ? 1 : 16;

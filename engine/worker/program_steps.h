@@ -35,8 +35,8 @@ typedef struct program_cascades {
     int32_t *own_lens, *own_starts, *own_capacities;  // [seqs]
     int32_t *positions, *slots;                       // [seqs] of queries of prefixes: none
     int64_t least_saved; // keys that are read once less, or it does not pay
-    void *
-        queries; // of attention that appends, in the cache's format: [max_seqs][q_heads][head_dim]; NULL: none does
+    // Of attention that appends, in the cache's format: [max_seqs][q_heads][head_dim]; NULL: none does.
+    void *queries;
 } program_cascades;
 
 // Attention to trees of guesses.
@@ -118,8 +118,8 @@ struct model_program {
     step_list layers; // embedding, then all layers
     step_list gather; // rows that logits are wanted of, from X to NORMED
     step_list head;   // NORMED to logits; of encoders empty
-    step_list
-        states; // what the layers leave to what they say of each token: the last norm, if there is one
+    // What the layers leave to what they say of each token: the last norm, if there is one.
+    step_list states;
     step_list sample; // logits to tokens
     float *buffers[MODEL_BUFFER_COUNT];
     void *rounded[MODEL_BUFFER_COUNT];    // the same in 8 bits, of HIDDEN, GATED and ATTENDED

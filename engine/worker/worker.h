@@ -15,8 +15,8 @@ typedef struct pass_outputs {
     int32_t *rows; // [max_tokens] of the pass that go to a caller's memory
     float **to;    // [max_tokens] where they go
     int32_t count; //
-    int32_t
-        *kept_rows; // [head_rows] last tokens and guesses, whose logits stay where they are made
+    // [head_rows] last tokens and guesses, whose logits stay where they are made.
+    int32_t *kept_rows;
     engine_session **kept; // [head_rows] their sessions
     float **kept_to;       // [head_rows] where a copy goes, or NULL
     int32_t kept_count;    //

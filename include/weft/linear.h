@@ -36,12 +36,12 @@ enum {
     /** Activations stay f32 and every product is formed in f32. Without this flag
      *  - block-quantised formats round activations to 8 bits per group of 32 (f32 scale), which is
      *    several times faster;
-     *  - many rows of X by f16 or bf16 weights (fp8 and int8 too where cuBLASLt is there) are multiplied
-     *    as 16-bit numbers on a GPU (weft_linear_run(), Numerics);
-     *  - more than 8 rows of X by f16 or bf16 weights, on a CPU that multiplies bf16, have activations
-     *    and weights rounded to bf16 (to nearest even, numbers below 2^-126 to zero), unless
-     *    WEFT_LINEAR_BATCH_INVARIANT.
-     *  Other f32, fp8 and int8 weights are exact either way (f32: but see WEFT_LINEAR_F32_AS_BF16). */
+     *  - on a GPU, many rows of X by f16 or bf16 weights (fp8 and int8 too where cuBLASLt is there) are
+     *    multiplied as 16-bit numbers (weft_linear_run(), Numerics);
+     *  - on a CPU that multiplies bf16, more than 8 rows of X by f16 or bf16 weights have activations and
+     *    weights rounded to bf16 (to nearest even, numbers below 2^-126 to zero).
+     *  The last two do not apply with WEFT_LINEAR_BATCH_INVARIANT. f32 weights (but see
+     *  WEFT_LINEAR_F32_AS_BF16), and fp8 and int8 weights elsewhere, are exact either way. */
     WEFT_LINEAR_EXACT = 1u << 0,
     /** To the bit, a row of Y does not depend on how many other rows are in the batch. */
     WEFT_LINEAR_BATCH_INVARIANT = 1u << 1,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the files of attention share. Attention with an append before and a rounding behind it (WEFT_ATTENTION_APPEND, WEFT_ATTENTION_OUT_ROUNDED).
+// What the files of attention share. Attention with an append before and a rounding behind it
+// (WEFT_ATTENTION_APPEND, WEFT_ATTENTION_OUT_ROUNDED).
 #ifndef WEFT_API_ATTENTION_H
 #define WEFT_API_ATTENTION_H
 

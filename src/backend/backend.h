@@ -91,8 +91,9 @@ struct weft__backend {
     // device has no such buffers.
     int64_t (*rounded_row_bytes)(const weft_context *context, int64_t cols);
 
-    // Packed weights of a part of a plan of linear or experts: their bytes where the device has a layout of its own, else 0:
-    // they lie as in a file, which the api does by copies. pack() is given settled arguments. NULL: none has.
+    // Packed weights of a part of a plan of linear or experts: their bytes where the device has a layout of its
+    // own, else 0: they lie as in a file, which the api does by copies. pack() is given settled arguments.
+    // NULL: none has.
     int64_t (*packed_bytes)(const weft_plan *plan, int32_t part);
     weft_status (*pack)(const weft_plan *plan, const weft_linear_pack_args *args);
     const char *layout; // its name

@@ -32,8 +32,8 @@ struct check_case {
     uint64_t state;   // of the generator
     bool failed, skipped;
     double worst; // largest |error| / bound so far
-    double
-        distance; // of kernels that round their input: from the exact result, as the check defines
+    // Of kernels that round their input: from the exact result, as the check defines.
+    double distance;
     char note[384], failure[512];
     struct check_memory *memory;
 };
@@ -45,8 +45,9 @@ typedef void check_fn(struct check_case *c);
 // For a kernel that the filter (c->format) leaves out: the case counts neither as passed nor failed.
 void check_skip(struct check_case *c);
 
-// Does the case put problem `number`, drawn from `shape`, the generator's state behind what its problems share? With --each the first
-// goes on from there and every other has a state of its own, so that it can be had without those before it (--problem).
+// Does the case put problem `number`, drawn from `shape`, the generator's state behind what its problems share?
+// With --each the first goes on from there and every other has a state of its own, so that it can be had
+// without those before it (--problem).
 bool check_problem_begin(struct check_case *c, uint64_t shape, int32_t number);
 
 // The state of the `number`-th of things that `shape` yields apart from its problems.

@@ -78,8 +78,8 @@ enum weft__isa {
 struct weft__kernel {
     const char *op;
     const char *name;
-    int32_t
-        level; // what it needs: an enum weft__isa of the CPU, a number of its own in other backends
+    // What it needs: an enum weft__isa of the CPU, a number of its own in other backends.
+    int32_t level;
 };
 
 // A table as tools see it.

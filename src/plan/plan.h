@@ -12,9 +12,9 @@ struct weft_plan {
     size_t workspace_bytes;
     char description[256];
     weft_plan_info info; // what the backend has to say; size and workspace_bytes are the api's
-    const void
-        *desc; // the operation's weft_<op>_desc, no zero left that means a default; arrays that it
-               // points to are the plan's own
+    // The operation's weft_<op>_desc, no zero left that means a default; arrays that it points to are
+    // the plan's own.
+    const void *desc;
     void *launch; // the backend's own; nothing above src/backend/<name>/ looks inside
     // Attention with what comes before and behind it as runs of their own (api_attention_parts.c), or NULL;
     // what they hand over lies in the workspace at these places.

@@ -14,8 +14,8 @@ struct weft__linear_split {
     int64_t rows_per_batch_task; // for more
 };
 
-// Tasks are whole steps of rows, except the last one: of few_step for a few rows of X, of many_step for more. tuned says
-// how long they are.
+// Tasks are whole steps of rows, except the last one: of few_step for a few rows of X, of many_step for more.
+// tuned says how long they are.
 struct weft__linear_split weft__plan_linear_split(int64_t rows, int64_t row_bytes, int64_t few_step,
                                                   int64_t many_step, int32_t threads,
                                                   const weft_tuning *tuned);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a linear layer does with results and inputs in blocks gives the bits of one step after the other: a function behind
-// a single part, results and inputs of 16 bits. Rows of W are more than a block has, whatever the batch.
+// What a linear layer does with results and inputs in blocks gives the bits of one step after the other: a
+// function behind a single part, results and inputs of 16 bits. Rows of W are more than a block has, whatever
+// the batch.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

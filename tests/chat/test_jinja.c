@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The Jinja of chat templates, held against Jinja itself (tests/golden/chat/jinja.py); where bytes come
-// from; and that a template can neither run nor grow without end. With a path, holds only that file of cases, and its templates to
-// their time.
+// from; and that a template can neither run nor grow without end. With a path, holds only that file of cases,
+// and its templates to their time.
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// weft bench model and speculation, and weft profile: whole models on a small problem, and the rows that scripts rely on.
+// weft bench model and speculation, and weft profile: whole models on a small problem, and the rows that
+// scripts rely on.
 #define _XOPEN_SOURCE 700
 #include <math.h>
 #include <setjmp.h>

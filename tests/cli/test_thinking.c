@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Answers with thoughts at a terminal and elsewhere, in pieces of every length; tools and documents given to the program.
+// Answers with thoughts at a terminal and elsewhere, in pieces of every length; tools and documents given to
+// the program.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <setjmp.h>

@@ -112,8 +112,8 @@ static void attention_is_tuned_beside_it(void **state)
     unsetenv("WEFT_TUNING");
 }
 
-// Four candidates of a second each do not fit two seconds, of half a second over one batch they fit five: every choice is a row,
-// made or left out, and the file says nothing of what was not measured.
+// Four candidates of a second each do not fit two seconds, of half a second over one batch they fit five: every
+// choice is a row, made or left out, and the file says nothing of what was not measured.
 static void a_budget_is_kept(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What constraining costs a token, with a vocabulary of 128,000 pieces made up of syllables, or that of a GGUF file: `constrain_speed [FILE]` prints
-// for a few grammars the time of a mask that is new, of one that is known, and of asking the likeliest alone, as they are put over logits. For people;
-// docs of the figures: engine/constrain/NOTES.md.
+// What constraining costs a token, with a vocabulary of 128,000 pieces made up of syllables, or that of a GGUF
+// file: `constrain_speed [FILE]` prints for a few grammars the time of a mask that is new, of one that is
+// known, and of asking the likeliest alone, as they are put over logits. For people; docs of the figures:
+// engine/constrain/NOTES.md.
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>

@@ -30,8 +30,8 @@ static int attention_launches(void)
     return found;
 }
 
-// One launch of attention a layer and token of a chain. A prompt of one pass is one run a layer: a launch for sequences of few rows
-// and one for those of many, of which either may find nothing to do.
+// One launch of attention a layer and token of a chain. A prompt of one pass is one run a layer: a launch for
+// sequences of few rows and one for those of many, of which either may find nothing to do.
 static void a_layer_has_one_launch_of_attention(void **state)
 {
     enum { FEW = 8, PROMPT = 100 };

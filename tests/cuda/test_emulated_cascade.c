@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The cascade on the emulator: a long prefix of a few rows of queries is prefill in slices of its keys, whose states are merged,
-// and comes to what the CPU makes of prefix and own keys in one list.
+// The cascade on the emulator: a long prefix of a few rows of queries is prefill in slices of its keys, whose
+// states are merged, and comes to what the CPU makes of prefix and own keys in one list.
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdlib.h>

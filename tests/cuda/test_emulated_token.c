@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A dense model whose layers are one launch (src/kernels/token/), on the emulator: logits and tokens are those of the launches
-// that it takes the place of, to the bit. usage: test_cuda_emulated_token FORMAT [SHAPE]
+// A dense model whose layers are one launch (src/kernels/token/), on the emulator: logits and tokens are those
+// of the launches that it takes the place of, to the bit. usage: test_cuda_emulated_token FORMAT [SHAPE]
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <string.h>

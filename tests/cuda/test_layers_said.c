@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// weft info --kernels and weft profile say which program decodes a token: one launch for all layers, or launches. On the
-// stand-in driver, where the first is the rule for an H200 and WEFT_PROGRAM=graph asks for the second.
+// weft info --kernels and weft profile say which program decodes a token: one launch for all layers, or
+// launches. On the stand-in driver, where the first is the rule for an H200 and WEFT_PROGRAM=graph asks for the
+// second.
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
 #include <stdarg.h>

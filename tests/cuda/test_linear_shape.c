@@ -210,8 +210,8 @@ static void tiers_have_their_steps(void **state)
     assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && s.team == 16);
 }
 
-// Tiles of two row blocks at a time where rows are many, all have a neighbour and codes take many instructions; the table of a
-// lattice as often as shared memory holds it.
+// Tiles of two row blocks at a time where rows are many, all have a neighbour and codes take many instructions;
+// the table of a lattice as often as shared memory holds it.
 static void many_rows_of_few_bits_go_in_twos(void **state)
 {
     static const struct {

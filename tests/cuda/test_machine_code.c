@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the text of kernels of attention and linear promises of their machine code: barriers, local memory, the width of copies,
-// weights that stay in registers. Needs NVRTC and a disassembler (nvdisasm in PATH, or WEFT_TEST_NVDISASM); no GPU.
+// What the text of kernels of attention and linear promises of their machine code: barriers, local memory, the
+// width of copies, weights that stay in registers. Needs NVRTC and a disassembler (nvdisasm in PATH, or
+// WEFT_TEST_NVDISASM); no GPU.
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
 #include <stdarg.h>
@@ -201,8 +202,9 @@ static const char *last_before(const char *to, const char *what)
 }
 
 // Of a tile, eight products of queries and keys and eight of weights and values, and the weights between the two waits
-// for them; eight of either before the first tile and behind the last, and eight of the next item's queries and keys, beside which results
-// are stored. One product follows the other: where operands lie is known in uniform registers.
+// for them; eight of either before the first tile and behind the last, and eight of the next item's queries and
+// keys, beside which results are stored. One product follows the other: where operands lie is known in uniform
+// registers.
 static void warpgroups_make_weights_beside_products(void **state)
 {
     enum { EACH = 8, WEIGHTS = 64, STORES = 8 };
@@ -262,8 +264,8 @@ static void open_linear(weft_dtype format)
     open_linear_named(format, NULL);
 }
 
-// Copies with a policy whose addresses a uniform register is added to have none left for the policy: [R + UR0], desc[UR1] is an
-// illegal instruction, which ptxas writes nonetheless.
+// Copies with a policy whose addresses a uniform register is added to have none left for the policy: [R + UR0],
+// desc[UR1] is an illegal instruction, which ptxas writes nonetheless.
 static void copies_of_plain_weights_have_their_policy(void **state)
 {
     (void)state;
@@ -305,7 +307,8 @@ static void a_point_takes_one_dot_and_one_load(void **state)
     assert_int_equal(in_all(" IDP.4A"), 16);
 }
 
-// Tiles of two row blocks, two slots a turn: what is made of X is made for two tiles, and a lane's own table costs an address nothing.
+// Tiles of two row blocks, two slots a turn: what is made of X is made for two tiles, and a lane's own table
+// costs an address nothing.
 static void two_row_blocks_share_x(void **state)
 {
     (void)state;
@@ -317,8 +320,8 @@ static void two_row_blocks_share_x(void **state)
     assert_int_equal(in_all(" IDP.4A"), 4 * 16);
 }
 
-// A slot of the ring is given back when what was read of it has returned: the copy engine does not wait for loads in a queue. What
-// waits for them compares what they loaded with a number (loads_end()).
+// A slot of the ring is given back when what was read of it has returned: the copy engine does not wait for
+// loads in a queue. What waits for them compares what they loaded with a number (loads_end()).
 static void slots_are_given_back_behind_their_loads(weft_dtype format, weft_dtype second,
                                                     int32_t even, int32_t waits)
 {

@@ -12,8 +12,8 @@
 #define DEVICE static inline
 #include "src/kernels/attention/attention_row_lanes.cuh"
 
-// Group g copies row 4 k + g in step k. The example has it found by thread k + 8 g; here that is thread 4 k + g, so that those who
-// find the first rows are the first lanes, of a short tile too.
+// Group g copies row 4 k + g in step k. The example has it found by thread k + 8 g; here that is thread 4 k +
+// g, so that those who find the first rows are the first lanes, of a short tile too.
 static void the_worked_example_of_row_pointers(void **state)
 {
     (void)state;
@@ -29,7 +29,8 @@ static void the_worked_example_of_row_pointers(void **state)
         }
 }
 
-// Of every row width, and of several warps: each row is found by one lane of one warp and copied by `lanes` of the same warp.
+// Of every row width, and of several warps: each row is found by one lane of one warp and copied by `lanes` of
+// the same warp.
 static void every_row_is_found_once(void **state)
 {
     (void)state;

@@ -29,8 +29,9 @@ static void case_single(void)
     CHECK(standin->live_allocations == 0);
 }
 
-// Two blocks on each of 132 multiprocessors, two places of sixteen rows for each, one of which must be filled, and a counter; items that
-// stay whole need none. Prefill: a block per KV head and 128 rows, and one more per sequence.
+// Two blocks on each of 132 multiprocessors, two places of sixteen rows for each, one of which must be filled,
+// and a counter; items that stay whole need none. Prefill: a block per KV head and 128 rows, and one more per
+// sequence.
 static void case_packed(void)
 {
     enum { BLOCKS = 2 * 132, PLACE = 16 * (128 + 2) * 4, PLACES = 2 * BLOCKS * PLACE + 4 * BLOCKS };
@@ -267,8 +268,8 @@ static void case_warpgroups(void)
     weft_context_destroy(context);
 }
 
-// Blocks that few items of prefill are divided among: as many as are resident, whose slots have 128 rows an SM. Not of short
-// contexts, chunks, wide heads by warpgroups, or where the workspace would be too large.
+// Blocks that few items of prefill are divided among: as many as are resident, whose slots have 128 rows an SM.
+// Not of short contexts, chunks, wide heads by warpgroups, or where the workspace would be too large.
 static void case_slices(void)
 {
     static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
@@ -305,9 +306,10 @@ static void case_slices(void)
     }
 }
 
-// Keys and values come in boxes where pages are whole sixteens and the cache lies at multiples of 16 bytes, of a pool that says
-// how many pages it has: maps of both planes, KV heads side by side. Else the rows' kernel runs, compiled when it is first wanted; it reads
-// KV heads side by side where pages are smaller. Long rows of such pages are the copy engine's, too.
+// Keys and values come in boxes where pages are whole sixteens and the cache lies at multiples of 16 bytes, of
+// a pool that says how many pages it has: maps of both planes, KV heads side by side. Else the rows' kernel
+// runs, compiled when it is first wanted; it reads KV heads side by side where pages are smaller. Long rows of
+// such pages are the copy engine's, too.
 static void case_boxes(void)
 {
     static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Attention on the stand-in driver: which kernel a descriptor gets, on which device, by which thresholds and entries of a table.
+// Attention on the stand-in driver: which kernel a descriptor gets, on which device, by which thresholds and
+// entries of a table.
 #define _GNU_SOURCE
 #include <stdlib.h>
 
@@ -65,8 +66,8 @@ static void case_little_memory(void)
     free(choice.launch);
 }
 
-// One sequence of keys in pages of 16 under queries of their format: what a device and the machine's table say decides between two
-// shapes of clusters and none.
+// One sequence of keys in pages of 16 under queries of their format: what a device and the machine's table say
+// decides between two shapes of clusters and none.
 static void case_thresholds(void)
 {
     static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
@@ -126,8 +127,8 @@ static void case_devices(void)
         CHECK(weft__attention_device_named(list, names[i])->of.few_keys == wants[i]);
 }
 
-// An entry names the kernel and the rows of prompts of its problem; a name asked for goes before it, and plans that promise bits do
-// not ask.
+// An entry names the kernel and the rows of prompts of its problem; a name asked for goes before it, and plans
+// that promise bits do not ask.
 static void case_tuned(void)
 {
     weft_context *context = must_open();

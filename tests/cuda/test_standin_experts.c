@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The CUDA backend on a stand-in driver (tests/support/standin/): what experts launch, packed and not, and how their weights get there.
+// The CUDA backend on a stand-in driver (tests/support/standin/): what experts launch, packed and not, and how
+// their weights get there.
 #include <weft/experts.h>
 #include <weft/kv.h>
 
@@ -170,8 +171,8 @@ static void case_plain(void)
     weft_context_destroy(context);
 }
 
-// Plain elements lie as in a file: tiles of many places where every expert has three eighths of one, unless results must not
-// depend on how many there are.
+// Plain elements lie as in a file: tiles of many places where every expert has three eighths of one, unless
+// results must not depend on how many there are.
 static void case_many(void)
 {
     weft_context *context = must_open();

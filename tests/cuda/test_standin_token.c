@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which texts of a program have their layers as one launch (src/backend/cuda/cuda_token.c), on the stand-in driver: where that was
-// measured to be faster, and no longer ones.
+// Which texts of a program have their layers as one launch (src/backend/cuda/cuda_token.c), on the stand-in
+// driver: where that was measured to be faster, and no longer ones.
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
 #include <string.h>

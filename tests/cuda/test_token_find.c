@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Which launches of a program token.cu takes the place of (src/kernels/token/token_layers_cuda.c): a dense model's layers are found among
-// what stands around them, and each thing that the kernel does not do is a reason to leave them.
+// Which launches of a program token.cu takes the place of (src/kernels/token/token_layers_cuda.c): a dense
+// model's layers are found among what stands around them, and each thing that the kernel does not do is a
+// reason to leave them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -361,7 +362,8 @@ static void eights_are_found(void **state)
     assert_false(found());
 }
 
-// Sums whose order the launches before have: of even and odd tiles apart, or not; the last down has an order of its own.
+// Sums whose order the launches before have: of even and odd tiles apart, or not; the last down has an order of
+// its own.
 static void orders_of_sums_are_kept(void **state)
 {
     (void)state;

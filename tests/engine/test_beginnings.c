@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The first tokens of whole models against transformers, some in one piece and some one by one: for devices on which all that
-// test_logits.c does would take too long, such as the emulated one. An argument such as "llama4*" chooses models.
+// The first tokens of whole models against transformers, some in one piece and some one by one: for devices on
+// which all that test_logits.c does would take too long, such as the emulated one. An argument such as
+// "llama4*" chooses models.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -199,8 +199,8 @@ static weft_sample_params params_of(int i)
     return params;
 }
 
-// Several requests share a constraint, one is free, all at once: each has the text that it has alone. Logprobs are of all
-// that can come next; texts without them ask the likeliest alone where they can.
+// Several requests share a constraint, one is free, all at once: each has the text that it has alone. Logprobs
+// are of all that can come next; texts without them ask the likeliest alone where they can.
 static void test_many_at_once(void **state)
 {
     (void)state;

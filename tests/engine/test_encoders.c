@@ -241,10 +241,11 @@ static void expect_cosines(const subject *s, const float *exact, const float *ve
     }
 }
 
-// As programs run by default: norms and matrices in one run, and products and a cache of bf16 where the CPU has them. Where
-// products are f32's (WEFT_CPU without bf16, a GPU) the cache is f16. States may be off by twice what a plain evaluation is that
-// rounds what these round, at the most and in the mean; the token that it moves most has a bound of its own, and one whose experts
-// rounding may change has either's states (tests/golden/models/encoders_rounded.py).
+// As programs run by default: norms and matrices in one run, and products and a cache of bf16 where the CPU has
+// them. Where products are f32's (WEFT_CPU without bf16, a GPU) the cache is f16. States may be off by twice
+// what a plain evaluation is that rounds what these round, at the most and in the mean; the token that it moves
+// most has a bound of its own, and one whose experts rounding may change has either's states
+// (tests/golden/models/encoders_rounded.py).
 static void stays_close_by_default(void **state)
 {
     const subject *s = *state;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What is made of a text whose layers are one launch (WEFT_PROGRAM=persistent) is what the launches make of it, to the bit: texts that
-// fork, that are cut, that share a beginning, with guesses, in chains. On a GPU by WEFT_TEST_DEVICE=cuda; a CPU has one way, which is then
-// held against itself.
+// What is made of a text whose layers are one launch (WEFT_PROGRAM=persistent) is what the launches make of it,
+// to the bit: texts that fork, that are cut, that share a beginning, with guesses, in chains. On a GPU by
+// WEFT_TEST_DEVICE=cuda; a CPU has one way, which is then held against itself.
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What opening a model costs whose vocabulary is as large as vocabularies are: pieces of one to six letters and the merges
-// that make them.
+// What opening a model costs whose vocabulary is as large as vocabularies are: pieces of one to six letters and
+// the merges that make them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

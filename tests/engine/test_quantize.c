@@ -132,74 +132,75 @@ static void writes_a_mix(void **state)
 }
 
 // What llama.cpp's llama_tensor_get_type_impl gives, written down tensor by tensor.
+static const struct {
+    const char *mix, *tensor;
+    int32_t layers, heads_per_kv_head;
+    bool tied, importance;
+    const char *format;
+} published[] = {
+    {"q4_0", "blk.0.ffn_down.weight", 32, 4, false, false, "q4_0"},
+    {"q4_0", "blk.3.ffn_down.weight", 32, 4, false, true, "q4_1"},
+    {"q4_0", "blk.4.ffn_down.weight", 32, 4, false, true, "q4_0"},
+    {"q5_0", "blk.0.ffn_down.weight", 32, 4, false, true, "q5_1"},
+    {"q4_0", "output.weight", 32, 4, false, false, "q6_k"},
+    {"q8_0", "output.weight", 32, 4, false, false, "q8_0"},
+    {"q4_0", "token_embd.weight", 32, 4, false, false, "q4_0"},
+    {"q4_0", "token_embd.weight", 32, 4, true, false, "q6_k"},
+    {"q2_k", "blk.9.attn_v.weight", 32, 4, false, false, "q4_k"},
+    {"q2_k", "blk.9.attn_v.weight", 32, 1, false, false, "q3_k"},
+    {"q2_k", "blk.9.ffn_down.weight", 32, 4, false, false, "q3_k"},
+    {"q2_k", "blk.9.attn_output.weight", 32, 4, false, false, "q3_k"},
+    {"q3_k_s", "blk.0.attn_v.weight", 32, 4, false, false, "q3_k"},
+    {"q3_k_m", "blk.1.attn_v.weight", 32, 4, false, false, "q5_k"},
+    {"q3_k_m", "blk.2.attn_v.weight", 32, 4, false, false, "q4_k"},
+    {"q3_k_m", "blk.1.ffn_down.weight", 32, 4, false, false, "q5_k"},
+    {"q3_k_m", "blk.2.ffn_down.weight", 32, 4, false, false, "q4_k"},
+    {"q3_k_m", "blk.2.attn_output.weight", 32, 4, false, false, "q4_k"},
+    {"q3_k_m", "blk.2.ffn_up.weight", 32, 4, false, false, "q3_k"},
+    {"q3_k_l", "blk.20.ffn_down.weight", 32, 4, false, false, "q5_k"},
+    {"q4_k_s", "blk.3.attn_v.weight", 32, 4, false, false, "q5_k"},
+    {"q4_k_s", "blk.4.attn_v.weight", 32, 4, false, false, "q4_k"},
+    {"q4_k_s", "blk.3.ffn_down.weight", 32, 4, false, false, "q5_k"},
+    {"q4_k_m", "blk.4.attn_v.weight", 32, 4, false, false, "q4_k"},
+    {"q4_k_m", "blk.6.attn_v.weight", 32, 4, false, false, "q6_k"},
+    {"q4_k_m", "blk.28.attn_v.weight", 32, 4, false, false, "q6_k"},
+    {"q4_k_m", "blk.20.attn_v.weight", 80, 8, false, false, "q5_k"},
+    {"q5_k_m", "blk.31.ffn_down.weight", 32, 4, false, false, "q6_k"},
+    {"iq4_xs", "blk.0.ffn_down.weight", 32, 1, false, false, "q5_k"},
+    {"iq4_xs", "blk.0.ffn_down.weight", 32, 1, false, true, "iq4_xs"},
+    {"iq4_xs", "blk.0.attn_v.weight", 32, 4, false, true, "q5_k"},
+    {"iq3_xxs", "blk.9.attn_q.weight", 32, 4, false, true, "iq2_s"},
+    {"iq3_xxs", "blk.9.attn_v.weight", 32, 1, false, true, "iq3_xxs"},
+    {"iq3_xxs", "blk.9.attn_v.weight", 32, 1, false, false, "iq3_s"},
+    {"iq3_xxs", "blk.9.ffn_down.weight", 32, 1, false, false, "q3_k"},
+    {"iq3_xs", "blk.9.ffn_up.weight", 32, 1, false, true, "iq3_xxs"},
+    {"iq3_xs", "blk.3.ffn_up.weight", 32, 1, false, true, "iq3_s"},
+    {"iq3_m", "blk.9.attn_output.weight", 32, 1, false, true, "q4_k"},
+    {"iq2_xs", "token_embd.weight", 32, 1, false, true, "q2_k"},
+    {"iq2_xs", "token_embd.weight", 32, 1, true, true, "q5_k"},
+    {"iq2_s", "blk.9.attn_q.weight", 32, 1, false, true, "iq2_xs"},
+    {"iq2_m", "blk.9.attn_output.weight", 32, 1, false, true, "iq3_s"},
+    {"iq1_s", "blk.9.attn_output.weight", 32, 1, false, true, "iq2_xxs"},
+    {"q4_k_m", "blk.0.ffn_gate_inp.weight", 32, 4, false, false, "f16"},
+    {"q4_k_m", "blk.0.attn_q_norm.weight", 32, 4, false, false, "f16"},
+    {"q4_k_m", "blk.0.attn_q.bias", 32, 4, false, false, "f16"},
+    {"f32", "output.weight", 32, 4, false, false, "f32"},
+};
+
 static void chooses_as_published(void **state)
 {
     (void)state;
-    static const struct {
-        const char *mix, *tensor;
-        int32_t layers, heads_per_kv_head;
-        bool tied, importance;
-        const char *format;
-    } cases[] = {
-        {"q4_0", "blk.0.ffn_down.weight", 32, 4, false, false, "q4_0"},
-        {"q4_0", "blk.3.ffn_down.weight", 32, 4, false, true, "q4_1"},
-        {"q4_0", "blk.4.ffn_down.weight", 32, 4, false, true, "q4_0"},
-        {"q5_0", "blk.0.ffn_down.weight", 32, 4, false, true, "q5_1"},
-        {"q4_0", "output.weight", 32, 4, false, false, "q6_k"},
-        {"q8_0", "output.weight", 32, 4, false, false, "q8_0"},
-        {"q4_0", "token_embd.weight", 32, 4, false, false, "q4_0"},
-        {"q4_0", "token_embd.weight", 32, 4, true, false, "q6_k"},
-        {"q2_k", "blk.9.attn_v.weight", 32, 4, false, false, "q4_k"},
-        {"q2_k", "blk.9.attn_v.weight", 32, 1, false, false, "q3_k"},
-        {"q2_k", "blk.9.ffn_down.weight", 32, 4, false, false, "q3_k"},
-        {"q2_k", "blk.9.attn_output.weight", 32, 4, false, false, "q3_k"},
-        {"q3_k_s", "blk.0.attn_v.weight", 32, 4, false, false, "q3_k"},
-        {"q3_k_m", "blk.1.attn_v.weight", 32, 4, false, false, "q5_k"},
-        {"q3_k_m", "blk.2.attn_v.weight", 32, 4, false, false, "q4_k"},
-        {"q3_k_m", "blk.1.ffn_down.weight", 32, 4, false, false, "q5_k"},
-        {"q3_k_m", "blk.2.ffn_down.weight", 32, 4, false, false, "q4_k"},
-        {"q3_k_m", "blk.2.attn_output.weight", 32, 4, false, false, "q4_k"},
-        {"q3_k_m", "blk.2.ffn_up.weight", 32, 4, false, false, "q3_k"},
-        {"q3_k_l", "blk.20.ffn_down.weight", 32, 4, false, false, "q5_k"},
-        {"q4_k_s", "blk.3.attn_v.weight", 32, 4, false, false, "q5_k"},
-        {"q4_k_s", "blk.4.attn_v.weight", 32, 4, false, false, "q4_k"},
-        {"q4_k_s", "blk.3.ffn_down.weight", 32, 4, false, false, "q5_k"},
-        {"q4_k_m", "blk.4.attn_v.weight", 32, 4, false, false, "q4_k"},
-        {"q4_k_m", "blk.6.attn_v.weight", 32, 4, false, false, "q6_k"},
-        {"q4_k_m", "blk.28.attn_v.weight", 32, 4, false, false, "q6_k"},
-        {"q4_k_m", "blk.20.attn_v.weight", 80, 8, false, false, "q5_k"},
-        {"q5_k_m", "blk.31.ffn_down.weight", 32, 4, false, false, "q6_k"},
-        {"iq4_xs", "blk.0.ffn_down.weight", 32, 1, false, false, "q5_k"},
-        {"iq4_xs", "blk.0.ffn_down.weight", 32, 1, false, true, "iq4_xs"},
-        {"iq4_xs", "blk.0.attn_v.weight", 32, 4, false, true, "q5_k"},
-        {"iq3_xxs", "blk.9.attn_q.weight", 32, 4, false, true, "iq2_s"},
-        {"iq3_xxs", "blk.9.attn_v.weight", 32, 1, false, true, "iq3_xxs"},
-        {"iq3_xxs", "blk.9.attn_v.weight", 32, 1, false, false, "iq3_s"},
-        {"iq3_xxs", "blk.9.ffn_down.weight", 32, 1, false, false, "q3_k"},
-        {"iq3_xs", "blk.9.ffn_up.weight", 32, 1, false, true, "iq3_xxs"},
-        {"iq3_xs", "blk.3.ffn_up.weight", 32, 1, false, true, "iq3_s"},
-        {"iq3_m", "blk.9.attn_output.weight", 32, 1, false, true, "q4_k"},
-        {"iq2_xs", "token_embd.weight", 32, 1, false, true, "q2_k"},
-        {"iq2_xs", "token_embd.weight", 32, 1, true, true, "q5_k"},
-        {"iq2_s", "blk.9.attn_q.weight", 32, 1, false, true, "iq2_xs"},
-        {"iq2_m", "blk.9.attn_output.weight", 32, 1, false, true, "iq3_s"},
-        {"iq1_s", "blk.9.attn_output.weight", 32, 1, false, true, "iq2_xxs"},
-        {"q4_k_m", "blk.0.ffn_gate_inp.weight", 32, 4, false, false, "f16"},
-        {"q4_k_m", "blk.0.attn_q_norm.weight", 32, 4, false, false, "f16"},
-        {"q4_k_m", "blk.0.attn_q.bias", 32, 4, false, false, "f16"},
-        {"f32", "output.weight", 32, 4, false, false, "f32"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const gguf_mix_facts facts = {.layers = cases[i].layers,
-                                      .heads_per_kv_head = cases[i].heads_per_kv_head,
-                                      .tied = cases[i].tied,
-                                      .importance = cases[i].importance};
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
+        const gguf_mix_facts facts = {.layers = published[i].layers,
+                                      .heads_per_kv_head = published[i].heads_per_kv_head,
+                                      .tied = published[i].tied,
+                                      .importance = published[i].importance};
         const ggml_type_info *type =
-            gguf_mix_choose(gguf_mix_find(cases[i].mix), &facts, cases[i].tensor, 2,
+            gguf_mix_choose(gguf_mix_find(published[i].mix), &facts, published[i].tensor, 2,
                             (int64_t[]){512, 512, 1, 1}, ggml_type_find(F16));
-        if (strcmp(type->name, cases[i].format) != 0)
-            fail_msg("%s, %s: %s instead of %s", cases[i].mix, cases[i].tensor, type->name,
-                     cases[i].format);
+        if (strcmp(type->name, published[i].format) != 0)
+            fail_msg("%s, %s: %s instead of %s", published[i].mix, published[i].tensor, type->name,
+                     published[i].format);
     }
     const gguf_mix_facts pure = {.layers = 32, .heads_per_kv_head = 4, .pure = true};
     assert_string_equal(gguf_mix_choose(gguf_mix_find("q2_k"), &pure, "output.weight", 2,

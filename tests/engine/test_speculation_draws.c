@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Sampled text with guesses has the distribution of sampled text without: the tokens behind a prompt, drawn with other seeds
-// than the plain ones, held against those by chi-square, for trees and chains, prompt lookup and a draft of another mind.
+// Sampled text with guesses has the distribution of sampled text without: the tokens behind a prompt, drawn
+// with other seeds than the plain ones, held against those by chi-square, for trees and chains, prompt lookup
+// and a draft of another mind.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

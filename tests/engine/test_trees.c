@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Guesses that are a tree: a pass that verifies several ways on says of each what the text alone would have said, and what
-// a way that was taken leaves in the cache is what the text alone would have left there, whatever the cache and the model.
+// Guesses that are a tree: a pass that verifies several ways on says of each what the text alone would have
+// said, and what a way that was taken leaves in the cache is what the text alone would have left there,
+// whatever the cache and the model.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -202,8 +203,8 @@ static int32_t likeliest(double *p, int32_t vocab, double *was)
 
 enum { WAYS = 3, CELLS = WAYS * (WAYS + 1) + 1 };
 
-// Three likely tokens, and behind each the three that are likely there: cells are the pairs, a guessed first with any other
-// second, and any other first.
+// Three likely tokens, and behind each the three that are likely there: cells are the pairs, a guessed first
+// with any other second, and any other first.
 typedef struct pairs {
     int32_t tokens[WAYS + WAYS * WAYS], parents[WAYS + WAYS * WAYS];
     double p[CELLS];

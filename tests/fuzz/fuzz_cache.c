@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Files of timelines and, if the first byte is odd, of the pages that a worker remembers. Half of it says what the rest
-// is: a file as it stands (0), or changes of one that is whole, three bytes each: a place (from the end, if it is 2) and
-// what stands there; its checksum is made right again. What is taken can be gone on with; what is refused leaves an
-// empty timeline and a reason.
+// is: a file as it stands (0), or changes of one that is whole, three bytes each: a place (from the end, if it
+// is 2) and what stands there; its checksum is made right again. What is taken can be gone on with; what is
+// refused leaves an empty timeline and a reason.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

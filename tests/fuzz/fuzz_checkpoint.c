@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Opens a model folder of which one file is the input: the first byte says which, config.json, tokenizer.json,
-// tokenizer_config.json, the index of shards, or the tensors, of a dense model or of a mixture in codes of many kinds; the
-// others are whole. Of tensors that open all bytes that they promise are there.
+// tokenizer_config.json, the index of shards, or the tensors, of a dense model or of a mixture in codes of many
+// kinds; the others are whole. Of tensors that open all bytes that they promise are there.
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

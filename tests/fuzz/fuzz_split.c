@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Opens a model in up to three files. The first byte says how many; two bytes each (low first) are the lengths of all files but
-// the last, which has the rest. If the reader accepts them, everything in them is used.
+// Opens a model in up to three files. The first byte says how many; two bytes each (low first) are the lengths
+// of all files but the last, which has the rest. If the reader accepts them, everything in them is used.
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

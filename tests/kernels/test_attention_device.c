@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What only long contexts and large pools show, on the device that WEFT_TEST_DEVICE names (cpu, cuda): scores that rise or fall by
+// What only long contexts and large pools show, on the device that WEFT_TEST_DEVICE names (cpu, cuda): scores
+// that rise or fall by
 // 60 over 65536 and 131072 keys against softmax in double, and a pool of more than 2^31 elements.
 #include <math.h>
 #include <stdio.h>
@@ -195,8 +196,8 @@ static void holds(weft_context *context, attention_case *c, double bound)
     free(want);
 }
 
-// Eight KV heads, whose parts end at any tile: of a GPU's clusters those whose blocks merge have less than others, or nothing.
-// Sixteen keys more or less are 1e-3 of a sum.
+// Eight KV heads, whose parts end at any tile: of a GPU's clusters those whose blocks merge have less than
+// others, or nothing. Sixteen keys more or less are 1e-3 of a sum.
 static void one_sequence_of_eight_heads(void **state)
 {
     static const int32_t lengths[] = {4097, 5000, 7169, 8144, 8192, 16400};
@@ -213,7 +214,8 @@ static void one_sequence_of_eight_heads(void **state)
     }
 }
 
-// Prompts whose tiles are whole, cut by a window or by their end, over pages that hold them in one piece or not, or beside each other.
+// Prompts whose tiles are whole, cut by a window or by their end, over pages that hold them in one piece or
+// not, or beside each other.
 static void prompts_over_pages_of_any_size(void **state)
 {
     static const int32_t pages[] = {16, 48, 64, 128, 256, 5}, dims[] = {128, 64, 256};
@@ -232,8 +234,8 @@ static void prompts_over_pages_of_any_size(void **state)
         }
 }
 
-// Steps of several sequences over pages of no whole sixteens, whose rows come one by one: first and last tiles in part, behind a window, of
-// one key.
+// Steps of several sequences over pages of no whole sixteens, whose rows come one by one: first and last tiles
+// in part, behind a window, of one key.
 static void steps_over_small_pages(void **state)
 {
     static const int32_t pages[] = {1, 2, 5, 17, 24, 3}, dims[] = {128, 256, 144, 64};
@@ -253,8 +255,8 @@ static void steps_over_small_pages(void **state)
         }
 }
 
-// A key with nearly all the weight among 2000 of 4e-10 each, whose values are the opposite of its own: added one by one to it, even those of 64
-// keys together would be lost. f32 queries, so that weights are exact.
+// A key with nearly all the weight among 2000 of 4e-10 each, whose values are the opposite of its own: added
+// one by one to it, even those of 64 keys together would be lost. f32 queries, so that weights are exact.
 static void weights_beside_one(void **state)
 {
     enum { MANY = 2001, SEQ_COUNT = 2 };
@@ -304,7 +306,8 @@ static void one_long_among_short(void **state)
     holds(*state, &c, 2e-4); // the LSE tells of a tile
 }
 
-// Pages at both ends of a pool of 2^31 elements and some are filled, others are not written: the same keys give the same bits.
+// Pages at both ends of a pool of 2^31 elements and some are filled, others are not written: the same keys give
+// the same bits.
 static void a_pool_of_more_than_2_31_elements(void **state)
 {
     enum { WIDE = 128, LONG_PAGE = 1024, PAGES = (1 << 14) + 9, KEYS = 2 * LONG_PAGE };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The lists of cases that the documents of attention have: lengths of prefill, decode and mixed batches,
 // ratios, page sizes, model families, heads over two ranks, a pool past 2^31 elements, the worked example of a
-// split key layout. Held against plain loops in double (tests/support/attention_case.h). The lists run on the device that
-// WEFT_TEST_DEVICE names, what follows them where the host's memory is the device's.
+// split key layout. Held against plain loops in double (tests/support/attention_case.h). The lists run on the
+// device that WEFT_TEST_DEVICE names, what follows them where the host's memory is the device's.
 #define _GNU_SOURCE
 #include <math.h>
 #include <sys/mman.h>

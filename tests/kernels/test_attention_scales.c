@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Scales of int8 caches that are not what they should be: one that is infinite has no influence on a query that does not
-// see its key, ones that are negative or tiny are multiplied like others.
+// Scales of int8 caches that are not what they should be: one that is infinite has no influence on a query that
+// does not see its key, ones that are negative or tiny are multiplied like others.
 #include <math.h>
 
 #include "tests/support/context_fixture.h"

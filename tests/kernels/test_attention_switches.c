@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Every switch of attention forced one way and the other, on the device that WEFT_TEST_DEVICE names (cpu, cuda): what comes out is
-// the answer in double within what formats round, whichever way. What a way gains is measured (NOTES.md), not tested.
+// Every switch of attention forced one way and the other, on the device that WEFT_TEST_DEVICE names (cpu,
+// cuda): what comes out is the answer in double within what formats round, whichever way. What a way gains is
+// measured (NOTES.md), not tested.
 #include <math.h>
 #include <stdio.h>
 

@@ -284,8 +284,8 @@ static void a_precise_and_a_fast_exponential(void **state)
     close_pair(&p);
 }
 
-// The name of a kernel of attention that decodes keys to scratch memory, whatever the format; "" where there is only the
-// reference.
+// The name of a kernel of attention that decodes keys to scratch memory, whatever the format; "" where there is
+// only the reference.
 static const char *gathering(weft_context *context)
 {
     weft_kernel_info info;

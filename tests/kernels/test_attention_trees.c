@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Random trees of draft tokens on prefixes of 0, 1, 31, 32 and 1000 keys, by parents and by packed bits, every kernel by name,
-// against plain loops in double (tests/support/attention_case.h).
+// Random trees of draft tokens on prefixes of 0, 1, 31, 32 and 1000 keys, by parents and by packed bits, every
+// kernel by name, against plain loops in double (tests/support/attention_case.h).
 #include "tests/support/attention_case.h"
 #include "tests/support/context_fixture.h"
 
@@ -19,8 +19,8 @@ static uint32_t draw(uint32_t *state)
     return *state >> 8;
 }
 
-// A tree of `tokens` tokens on every prefix; -1 is a root, of which there may be several. bits[token]: itself and what its
-// parent sees.
+// A tree of `tokens` tokens on every prefix; -1 is a root, of which there may be several. bits[token]: itself
+// and what its parent sees.
 static void plant(forest *f, int32_t tokens, uint32_t seed)
 {
     f->c.num_seqs = PREFIXES;

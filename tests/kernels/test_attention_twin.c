@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What attention of f32, f16 and bf16 inputs is off by, beside a twin that is written down plainly and rounds every product
-// to the inputs' format: at most twice as much, the largest and the mean. Both against double (tests/support/attention_case.h).
+// What attention of f32, f16 and bf16 inputs is off by, beside a twin that is written down plainly and rounds
+// every product to the inputs' format: at most twice as much, the largest and the mean. Both against double
+// (tests/support/attention_case.h).
 #include <math.h>
 
 #include "tests/support/attention_case.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Linear layers where extents and values are at their ends, whatever else random problems draw (weft-check): the rows of a
-// vocabulary, single rows and columns, primes; inputs all alike, with one number, of +-65504; scales of +-65504 and the
-// smallest there are. Held against sums in double, and from 1, 2, 3 and 7 threads to the bit; weights as they lie in a file, and
-// packed where the device has a layout of its own.
+// Linear layers where extents and values are at their ends, whatever else random problems draw (weft-check):
+// the rows of a vocabulary, single rows and columns, primes; inputs all alike, with one number, of +-65504;
+// scales of +-65504 and the smallest there are. Held against sums in double, and from 1, 2, 3 and 7 threads to
+// the bit; weights as they lie in a file, and packed where the device has a layout of its own.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -165,8 +165,8 @@ static void run_everywhere(struct problem *p)
     free(again);
 }
 
-// What an element of a product may be off by: half a step of its group where X is rounded to int8, a 256th for each number that is
-// rounded to bf16.
+// What an element of a product may be off by: half a step of its group where X is rounded to int8, a 256th for
+// each number that is rounded to bf16.
 static double step_of(const struct problem *p, double w, double x, double largest)
 {
     switch (p->rounds_x_to) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Contexts of one process side by side, each with a thread of its own: the same product again and again, to the bit, whoever else
-// works. On the device that WEFT_TEST_DEVICE names (cpu, cuda); of GPUs the first and the last, if there are several.
+// Contexts of one process side by side, each with a thread of its own: the same product again and again, to the
+// bit, whoever else works. On the device that WEFT_TEST_DEVICE names (cpu, cuda); of GPUs the first and the
+// last, if there are several.
 #include <pthread.h>
 #include <stdio.h>
 

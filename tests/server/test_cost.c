@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What scheduler and HTTP cost a step: 64 clients, whose answers are streams or whole, of one server in this process. The
-// time of the thread that runs the passes, outside of them over inside: of all steps, and with an argument of each hundred of more.
-// A machine that others use may spoil a sitting: the best of three counts.
+// What scheduler and HTTP cost a step: 64 clients, whose answers are streams or whole, of one server in this
+// process. The time of the thread that runs the passes, outside of them over inside: of all steps, and with an
+// argument of each hundred of more. A machine that others use may spoil a sitting: the best of three counts.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <poll.h>

@@ -29,8 +29,8 @@ typedef struct attention_case {
 void attention_case_make(attention_case *c);
 void attention_case_free(attention_case *c);
 
-// Plans `desc` (c->desc, changed in what does not change the problem, or with 16-bit queries) and runs it, on a GPU on a copy
-// there; out[out_elems], lse[lse_elems] or NULL. The status of the first call that fails.
+// Plans `desc` (c->desc, changed in what does not change the problem, or with 16-bit queries) and runs it, on a
+// GPU on a copy there; out[out_elems], lse[lse_elems] or NULL. The status of the first call that fails.
 weft_status attention_case_run(weft_context *context, const attention_case *c,
                                const weft_attention_desc *desc, float *out, float *lse);
 

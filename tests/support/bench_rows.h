@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rows of JSON that the program prints of what it measured. Each of these fails the cmocka test if something is not there.
+// Rows of JSON that the program prints of what it measured. Each of these fails the cmocka test if something is
+// not there.
 #ifndef TESTS_SUPPORT_BENCH_ROWS_H
 #define TESTS_SUPPORT_BENCH_ROWS_H
 

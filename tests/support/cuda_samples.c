@@ -69,7 +69,7 @@ static void small_operations(void)
                                    .rope = {.style = (weft_rope_style)style, .base = 10000}});
 }
 
-static void caches_and_tokens(void)
+static void caches(void)
 {
     static const weft_rope_params ropes[] = {
         {.style = WEFT_ROPE_SPLIT_HALF, .base = 10000, .factor = 1},
@@ -133,6 +133,10 @@ static void caches_and_tokens(void)
                                       .num_q_heads = 32,
                                       .q_growth_length = 8192,
                                       .q_growth = 0.1f});
+}
+
+static void tokens(void)
+{
     for (int32_t i = 0; weft_dtype_at(i) != WEFT_DTYPE_NONE; i++) {
         ADD(embedding, (weft_embedding_desc){.table_dtype = weft_dtype_at(i),
                                              .rows = 1000,
@@ -377,7 +381,8 @@ static void attention_by_warpgroups(void)
     }
 }
 
-// The next token of one sequence: clusters of attention_cluster.cu, whose blocks have 4, 8 or 12 warps by the number of keys.
+// The next token of one sequence: clusters of attention_cluster.cu, whose blocks have 4, 8 or 12 warps by the
+// number of keys.
 static void attention_of_one_sequence(void)
 {
     static const int32_t lengths[] = {4096, 8192, 4096, 6000, 16384};
@@ -433,7 +438,8 @@ int cuda_num_samples(void)
         linear_forms();
         mixtures();
         small_operations();
-        caches_and_tokens();
+        caches();
+        tokens();
     }
     return num_samples;
 }

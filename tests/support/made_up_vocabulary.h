@@ -2,8 +2,8 @@
 #ifndef TESTS_SUPPORT_MADE_UP_VOCABULARY_H
 #define TESTS_SUPPORT_MADE_UP_VOCABULARY_H
 
-// A tokenizer of SentencePiece's kind, whose pieces are what they are written as: "<unk>", "</s>", all bytes, then made-up words,
-// the earlier ones the likelier.
+// A tokenizer of SentencePiece's kind, whose pieces are what they are written as: "<unk>", "</s>", all bytes,
+// then made-up words, the earlier ones the likelier.
 
 #include "engine/tokenizer/tokenizer.h"
 

@@ -17,7 +17,8 @@ typedef struct program_result {
 program_result program_run(const char *folder, const char *const words[]);
 void program_result_free(program_result *result);
 
-// A new empty folder (tests/support/scratch.h), and its removal with all that is in it. The names end the test program on failure.
+// A new empty folder (tests/support/scratch.h), and its removal with all that is in it. The names end the test
+// program on failure.
 char *folder_make(void);
 void folder_remove(char *folder);
 int folder_count(const char *folder); // files in it

@@ -2,8 +2,8 @@
 #ifndef TESTS_SUPPORT_SCRATCH_H
 #define TESTS_SUPPORT_SCRATCH_H
 
-// Files and folders for the length of a test, below $TMPDIR (P_tmpdir where that is not set) and never in the tree, where a
-// test that is killed would leave them. Without cmocka: fuzz targets use it too.
+// Files and folders for the length of a test, below $TMPDIR (P_tmpdir where that is not set) and never in the
+// tree, where a test that is killed would leave them. Without cmocka: fuzz targets use it too.
 
 #include <stddef.h>
 

@@ -2,8 +2,8 @@
 #ifndef TESTS_SUPPORT_STEP_COST_H
 #define TESTS_SUPPORT_STEP_COST_H
 
-// What a scheduler's thread does beside the passes and draws that it asks for, step by step, in seconds of the processor: who
-// else uses the machine changes little of them. For a test that the linker gives
+// What a scheduler's thread does beside the passes and draws that it asks for, step by step, in seconds of the
+// processor: who else uses the machine changes little of them. For a test that the linker gives
 // -Wl,--wrap=engine_pass,--wrap=engine_sample_all, and one scheduler.
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Products of one matrix in ggml-cuda whose weights are in no cache: a graph of one product over each of as many copies of the
-// matrix as fill 1 GB, three at least. A line of JSON for each number of rows of X.
+// Products of one matrix in ggml-cuda whose weights are in no cache: a graph of one product over each of as
+// many copies of the matrix as fill 1 GB, three at least. A line of JSON for each number of rows of X.
 //
 //     cc ggml_products.c -I ggml/include -lm -L BUILD/bin -lggml -lggml-base -lggml-cuda -o ggml_products
 //     ./ggml_products q4_0 28672 4096 1 8

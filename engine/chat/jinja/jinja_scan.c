@@ -12,8 +12,8 @@ typedef struct scanner {
     size_t size, at;
     int32_t line;
     jinja_tokens *tokens;
-    bool
-        trim; // white space in front of the next text goes, because the tag before ended with a minus
+    // White space in front of the next text goes, because the tag before ended with a minus.
+    bool trim;
     bool trim_line;
 } scanner;
 

@@ -21,8 +21,8 @@ static inline const struct weft__cpu *weft__cpu_of(const weft_context *context)
     return context->device;
 }
 
-// Whether a kernel of packed or of other weights asks far ahead for so many rows of X. Where there is AMX, others gain with one
-// row alone.
+// Whether a kernel of packed or of other weights asks far ahead for so many rows of X. Where there is AMX,
+// others gain with one row alone.
 static inline bool weft__cpu_asks(const struct weft__cpu *cpu, bool packed, int32_t batch)
 {
     return cpu->asks_far && (packed || batch == 1 || !(cpu->isa_mask >> WEFT__ISA_amx & 1u));

@@ -10,8 +10,8 @@
 #include "src/base/checked.h"
 #include "src/plan/plan_attention.h"
 
-// Kernels of one format read whole heads of up to 256 elements in place. Most know intervals of keys, and what is no interval
-// among the last keys only, and take queries of any format.
+// Kernels of one format read whole heads of up to 256 elements in place. Most know intervals of keys, and what
+// is no interval among the last keys only, and take queries of any format.
 static bool serves(const struct weft__kernel *row, const void *opaque_desc)
 {
     const struct weft__attention_kernel *kernel = (const void *)row;
@@ -209,7 +209,8 @@ static void attend_some(void *opaque, int32_t index, int32_t thread)
 static void spread(weft_context *context, struct work *work,
                    const struct weft__attention_totals *totals)
 {
-    // Of a claim: a kernel starts and ends slower than it goes on. Of a short run a thread takes all of its share at once.
+    // Of a claim: a kernel starts and ends slower than it goes on. Of a short run a thread takes all of its
+    // share at once.
     enum { LEAST_KEYS = 1024, SHARE_KEYS = 2 * LEAST_KEYS };
     const int64_t keys = totals->chunk_keys;
     work->tasks = totals->tasks;
@@ -255,8 +256,8 @@ static int32_t count_seqs(const weft_attention_args *args)
     return count < 0 ? 0 : count > args->num_seqs ? args->num_seqs : count;
 }
 
-// Do shuffles run beside products? On a Zen they have units of their own; where there is AMX they share one, and eight rows by
-// parts were measured to be slower.
+// Do shuffles run beside products? On a Zen they have units of their own; where there is AMX they share one,
+// and eight rows by parts were measured to be slower.
 static bool spreads_freely(const weft_context *context)
 {
     return !(weft__cpu_of(context)->isa_mask >> WEFT__ISA_amx & 1u);

@@ -77,8 +77,8 @@ uint32_t weft__cpu_isa_mask(void)
     return mask;
 }
 
-// Those with VEX-encoded VNNI (Zen 5, Sapphire Rapids) gain up to a half, Zen 4 and what came before lose a tenth: their
-// hardware follows a stream by itself (NOTES.md of linear).
+// Those with VEX-encoded VNNI (Zen 5, Sapphire Rapids) gain up to a half, Zen 4 and what came before lose a
+// tenth: their hardware follows a stream by itself (NOTES.md of linear).
 bool weft__cpu_asks_far(void)
 {
     enum { AVX_VNNI = 1 << 4 };

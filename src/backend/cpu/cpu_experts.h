@@ -27,10 +27,10 @@ struct weft__experts_launch {
     int64_t sums;                             // of tokens: y in f32 where it is not; else -1
     int64_t places;                           // int32 [choices]: where a choice stands when sorted
     int64_t factors;                          // of rows of X of choices, sorted; -1: none
-    const struct weft__linear_kernel
-        *adapters[WEFT__ADAPTER_DTYPES]; // one row of X, exact; or NULL
-    int64_t expert_bytes;                // of one expert's weights
-    int64_t inner_step, down_step;       // rows of W that a task has a multiple of
+    // One row of X, exact; or NULL.
+    const struct weft__linear_kernel *adapters[WEFT__ADAPTER_DTYPES];
+    int64_t expert_bytes;          // of one expert's weights
+    int64_t inner_step, down_step; // rows of W that a task has a multiple of
 };
 
 // The kernel that reads packed weights of a part, NULL: they lie as in a file.

@@ -9,10 +9,10 @@
 //   down        in pieces of one expert's rows
 //   tokens      the sum over a token's experts, in the order of its choices
 //
-// What has few rows is done by the calling thread. Few choices, as those of a token that is decoded, have inner, between,
-// down and the sum in one region: who finishes the last piece of an expert's inner rows rounds its row, and who finishes
-// the last expert's piece of down's rows sums these columns. The threads walk through the experts side by side, so what
-// a piece waits for has long been done:
+// What has few rows is done by the calling thread. Few choices, as those of a token that is decoded, have
+// inner, between, down and the sum in one region: who finishes the last piece of an expert's inner rows rounds
+// its row, and who finishes the last expert's piece of down's rows sums these columns. The threads walk through
+// the experts side by side, so what a piece waits for has long been done:
 //
 //      thread 0   e0 e1 e2 .. | e0 e1 e2 .. sum       a piece of each expert, of gate and up, then of down
 //      thread 1   e0 e1 e2 .. | e0 e1 e2 .. sum

@@ -104,8 +104,9 @@ static weft_tuning tuned_for(const weft_plan *plan, int32_t p)
     return weft__plan_tuning_choose(fixed ? NULL : plan->context->tunings, &problem);
 }
 
-// Where many rows of X have tiles of AMX weights stay as they are: these read them so. An expert's few and short rows are
-// read a tenth faster as panels, and prompts lose less than that where codes have 4 bits and a scale (experts' NOTES.md).
+// Where many rows of X have tiles of AMX weights stay as they are: these read them so. An expert's few and
+// short rows are read a tenth faster as panels, and prompts lose less than that where codes have 4 bits and a
+// scale (experts' NOTES.md).
 static bool stays_in_rows(const weft_plan *plan, weft_dtype weight)
 {
     const weft_linear_desc *desc = plan->desc;
@@ -275,7 +276,8 @@ static int64_t take(int64_t *at, int64_t count, int64_t bytes)
     return offset;
 }
 
-// Results of a block: a step of rows of W by all rows of X, or enough for a task of a few rows of X, if there are so many.
+// Results of a block: a step of rows of W by all rows of X, or enough for a task of a few rows of X, if there
+// are so many.
 static int64_t stage_floats(const weft_linear_desc *desc, const struct weft__linear_launch *launch)
 {
     const int64_t step = launch->stage_step;

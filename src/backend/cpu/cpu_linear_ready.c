@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Rows of X of a linear layer made ready: widened, normed, rounded. Those that kernels read narrower pass through memory of the
-// thread's own and meet each step in the caches.
+// Rows of X of a linear layer made ready: widened, normed, rounded. Those that kernels read narrower pass
+// through memory of the thread's own and meet each step in the caches.
 #include <math.h>
 
 #include "src/backend/cpu/cpu_linear_run.h"
 #include "src/base/checked.h"
 #include "src/kernels/element.h"
 
-// Where row m of X becomes f32 and normed: among all rows, or, if nobody reads it later, among those that the thread makes
-// ready together from `first` on.
+// Where row m of X becomes f32 and normed: among all rows, or, if nobody reads it later, among those that the
+// thread makes ready together from `first` on.
 static float *own_row(const struct weft__cpu_linear_work *work, int32_t m, int32_t first,
                       int32_t thread)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Runs of linear layers. First the rows of X are made ready (widened, normed, rounded), then the rows of
 // W are multiplied by them in tasks, of all parts in one parallel region; a task also does what follows
-// the product: function, residual, narrowing, rounding. Where W has too few rows for the threads there are, the rows of X are
-// cut as well.
+// the product: function, residual, narrowing, rounding. Where W has too few rows for the threads there are, the
+// rows of X are cut as well.
 //
-// What follows a product meets it in the caches: a task multiplies a block of its rows of W at a time, whose results lie in
-// memory of the thread's own, and finishes that.
+// What follows a product meets it in the caches: a task multiplies a block of its rows of W at a time, whose
+// results lie in memory of the thread's own, and finishes that.
 #include "src/backend/cpu/cpu_linear_run.h"
 #include "src/backend/cpu/cpu_stream.h"
 #include "src/base/checked.h"
@@ -167,8 +167,8 @@ static void multiply_task(void *opaque, int32_t index, int32_t thread)
 }
 
 // Rows of X of a task: all, unless a thread would have less than four tasks, or tiles of AMX would not find them in the
-// second-level cache for the next panel of W. Rounded rows stay together, and so does what kernels lay into one another or
-// multiply at a time.
+// second-level cache for the next panel of W. Rounded rows stay together, and so does what kernels lay into one
+// another or multiply at a time.
 static int32_t piece_of(const weft_context *context, const struct weft__cpu_linear_work *work,
                         int32_t p)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a run of a linear layer knows: rows of X are made ready (cpu_linear_ready.c), multiplied in tasks (cpu_linear_run.c), and
-// results are finished (cpu_linear_finish.c).
+// What a run of a linear layer knows: rows of X are made ready (cpu_linear_ready.c), multiplied in tasks
+// (cpu_linear_run.c), and results are finished (cpu_linear_finish.c).
 #ifndef WEFT_BACKEND_CPU_LINEAR_RUN_H
 #define WEFT_BACKEND_CPU_LINEAR_RUN_H
 
@@ -42,7 +42,8 @@ struct weft__cpu_linear_stage {
     int64_t stride;
 };
 
-// Widens, norms and rounds the rows of X as the kernels want them, if anything of that is to be done; `alone`: by one thread.
+// Widens, norms and rounds the rows of X as the kernels want them, if anything of that is to be done; `alone`:
+// by one thread.
 void weft__cpu_linear_ready_x(const weft_context *context, struct weft__cpu_linear_work *work,
                               bool alone);
 

@@ -43,7 +43,8 @@ CUresult weft__cuda_launch_step(struct weft__cuda *cuda, const struct weft__cuda
 CUresult weft__cuda_write_map(const struct weft__cuda *cuda, const struct weft__cuda_matrix *m,
                               void *to);
 
-// The launches of a run, as weft__cuda_submit() would make them; how many. The kernel that one is of, once it is compiled or before.
+// The launches of a run, as weft__cuda_submit() would make them; how many. The kernel that one is of, once it
+// is compiled or before.
 int32_t weft__cuda_steps_of(const weft_plan *plan, const void *args, struct weft__cuda_step *steps);
 const struct weft__cuda_kernel *weft__cuda_kernel_of(const weft_plan *plan, int32_t kernel);
 
@@ -68,12 +69,14 @@ struct weft__cuda_token;
 struct weft__cuda_token *weft__cuda_token_begin(const weft_context *context);
 bool weft__cuda_token_record(struct weft__cuda_token *token, const struct weft__step *step);
 bool weft__cuda_token_find(weft_context *context, struct weft__cuda_token *token);
-// Does what was recorded again, on the stream, with the one launch in the place of many; `submit` does a step of the program.
+// Does what was recorded again, on the stream, with the one launch in the place of many; `submit` does a step
+// of the program.
 typedef weft_status weft__cuda_submit_step_fn(weft_program *program, const struct weft__step *step);
 weft_status weft__cuda_token_submit(weft_context *context, struct weft__cuda_token *token,
                                     weft__cuda_submit_step_fn *submit, weft_program *program,
                                     weft_stream *stream);
-// Is it taken whatever the text? And for the text that the batch was set to last, with what it may become until the next set?
+// Is it taken whatever the text? And for the text that the batch was set to last, with what it may become until
+// the next set?
 bool weft__cuda_token_is_always(const struct weft__cuda_token *token);
 bool weft__cuda_token_is_faster(const struct weft__cuda_token *token);
 void weft__cuda_token_end(weft_context *context, struct weft__cuda_token *token); // may be NULL

@@ -6,8 +6,8 @@
 //      | cu_q_lens [seqs + 1] | kv_lens [seqs] | page_starts [seqs + 1] | capacities [seqs] | positions [tokens] |
 //      | slots [tokens] | pages | counters | handed |
 //
-// Between runs the counters of attention are 0 and all bits of `handed` are set (attention_device.h), so runs that take a batch
-// follow each other.
+// Between runs the counters of attention are 0 and all bits of `handed` are set (attention_device.h), so runs
+// that take a batch follow each other.
 #include <string.h>
 
 #include "src/backend/cuda/cuda_backend.h"

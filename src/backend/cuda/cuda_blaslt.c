@@ -143,7 +143,8 @@ static int prefer(cublasLtMatmulPreference *preference)
     return status;
 }
 
-// Rows as close as runs may have them; or a gap behind each, so that they begin at multiples of 16 bytes and of no more.
+// Rows as close as runs may have them; or a gap behind each, so that they begin at multiples of 16 bytes and of
+// no more.
 static struct weft__cuda_product_call call_of(const struct weft__cuda_product *wish, int32_t batch,
                                               bool gaps)
 {

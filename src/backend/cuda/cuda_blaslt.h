@@ -5,8 +5,8 @@
 //             context, so that the layers of a model ask its heuristics once
 //      run    descriptors on the stack, one call: no allocation, nothing that waits; it may be captured
 //
-// Results are the same in every run: what is chosen has no partial sums, and the workspace is the caller's, which is what NVIDIA
-// asks for it.
+// Results are the same in every run: what is chosen has no partial sums, and the workspace is the caller's,
+// which is what NVIDIA asks for it.
 //
 // Source: the cuBLAS reference of NVIDIA; values and sizes are part of its ABI.
 #ifndef WEFT_BACKEND_CUDA_BLASLT_H
@@ -99,8 +99,8 @@ struct weft__cuda_cublaslt {
     WEFT__CUBLASLT_MAP(WEFT__CUBLASLT_MEMBER)
 };
 
-// The library, opened once per process; NULL when it is missing or too old, *why then one line. WEFT_CUDA_CUBLASLT names
-// another file than libcublasLt.so.
+// The library, opened once per process; NULL when it is missing or too old, *why then one line.
+// WEFT_CUDA_CUBLASLT names another file than libcublasLt.so.
 const struct weft__cuda_cublaslt *weft__cuda_cublaslt(const char **why);
 
 // A product of a shape, as the library makes it.

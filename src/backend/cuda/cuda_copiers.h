@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Threads that bring large pieces of the host's memory into pinned buffers together: one thread reads memory, and brings in the
-// pages of a mapped file, several times slower than a link to a device takes it. They are made when first needed.
+// Threads that bring large pieces of the host's memory into pinned buffers together: one thread reads memory,
+// and brings in the pages of a mapped file, several times slower than a link to a device takes it. They are
+// made when first needed.
 #ifndef WEFT_BACKEND_CUDA_COPIERS_H
 #define WEFT_BACKEND_CUDA_COPIERS_H
 

@@ -110,7 +110,8 @@ static void prefer_kernels(const weft_plan *plan, weft_tuning tuned[WEFT_LINEAR_
     }
 }
 
-// Products that a library is to make. Where it cannot, the operation's own kernels serve, unless it was asked for by name.
+// Products that a library is to make. Where it cannot, the operation's own kernels serve, unless it was asked
+// for by name.
 static weft_status want_products(weft_plan *plan, struct launch *launch,
                                  const struct weft__cuda_choice *choice)
 {

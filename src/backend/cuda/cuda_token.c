@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Programs whose layers are one launch (src/kernels/token/): what is recorded is kept as well, and looked at when the recording
-// ends. WEFT_PROGRAM=persistent asks for it, graph refuses it; else it is there where it was measured to be faster (token_devices.def), and
-// a launch of the program takes it for texts that are no longer than that. What cannot be run so stays a graph of its launches, and the
-// log says why.
+// Programs whose layers are one launch (src/kernels/token/): what is recorded is kept as well, and looked at
+// when the recording ends. WEFT_PROGRAM=persistent asks for it, graph refuses it; else it is there where it was
+// measured to be faster (token_devices.def), and a launch of the program takes it for texts that are no longer
+// than that. What cannot be run so stays a graph of its launches, and the log says why.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -30,9 +30,9 @@ static inline vf32 gelu_tanh(vf32 x, float cap)
     return vf32_mul(kept, one_over_one_plus_exp(vf32_mul(kept, factor)));
 }
 
-// x Phi(x), Phi the normal distribution, whose tail is Phi(-t) = 2^P(t): its logarithm is smooth from 0, where it is -1, to
-// where it no longer counts, and P falls ever faster behind that. P by Remez's algorithm over 0 <= t <= 5.6, its error
-// weighted by what of Phi is promised: 0.001 of that.
+// x Phi(x), Phi the normal distribution, whose tail is Phi(-t) = 2^P(t): its logarithm is smooth from 0, where
+// it is -1, to where it no longer counts, and P falls ever faster behind that. P by Remez's algorithm over 0 <=
+// t <= 5.6, its error weighted by what of Phi is promised: 0.001 of that.
 static const float gelu_tail[] = {-5.849157047e-8f,
                                   1.425982972e-6f,
                                   -1.545332674e-5f,
@@ -81,7 +81,8 @@ struct place {
     int64_t x, up, y, ahead;
 };
 
-// A function of several vectors: its chains of operations go side by side only where a text of its own says so, as GELU's.
+// A function of several vectors: its chains of operations go side by side only where a text of its own says so,
+// as GELU's.
 #define ONE_BY_ONE(kind)                                                                           \
     static inline void kind##_all(vf32 x[VF32_TOGETHER], float cap)                                \
     {                                                                                              \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Attention that appends before it attends and rounds behind: against an append and an attention of the reference, run one
-// after the other. What both share is proven by the checks of kv and of attention; here positions, slots, the new
-// key's place in the tiles, and the order of things are.
+// Attention that appends before it attends and rounds behind: against an append and an attention of the
+// reference, run one after the other. What both share is proven by the checks of kv and of attention; here
+// positions, slots, the new key's place in the tiles, and the order of things are.
 #include <math.h>
 
 #include "src/base/half.h"
@@ -231,8 +231,8 @@ static const float *numbers(struct check_case *c, weft_dtype dtype, const void *
     return x;
 }
 
-// Element d of a head after its rotation to `position`. *error: two roundings of each product and of their sum to f32, where the other
-// kernel has one: 2^-24 (|a| + |b| + |a + b|) at most.
+// Element d of a head after its rotation to `position`. *error: two roundings of each product and of their sum
+// to f32, where the other kernel has one: 2^-24 (|a| + |b| + |a + b|) at most.
 static double turned(const struct appended *p, const float *x, int32_t position, int32_t d,
                      double *error)
 {
@@ -263,8 +263,8 @@ static float as_stored(weft_dtype dtype, double x)
     return stored;
 }
 
-// Are `a` and `b` both what element i of the keys' pool may become? Codes of a byte lie far apart: of a key that is a tie between two
-// but for the error of its rotation, either is right.
+// Are `a` and `b` both what element i of the keys' pool may become? Codes of a byte lie far apart: of a key
+// that is a tie between two but for the error of its rotation, either is right.
 static bool is_tie(struct check_case *c, const struct appended *p, int64_t i, float a, float b)
 {
     const weft_kv_layout *kv = &p->desc.kv;

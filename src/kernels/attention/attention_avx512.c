@@ -10,8 +10,8 @@ enum {
     PANEL_VECTORS = 4,
 };
 
-// Eight rows score 16 numbers of a key as four vectors, each with every fourth number four times, beside the queries of four
-// rows (attention_parts.h).
+// Eight rows score 16 numbers of a key as four vectors, each with every fourth number four times, beside the
+// queries of four rows (attention_parts.h).
 #define ATTENTION_PARTS
 
 // Number `part` of every four.

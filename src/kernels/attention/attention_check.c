@@ -71,7 +71,8 @@ static void set_rounding(const struct check_case *c, const struct problem *p, co
     if (!kernel->narrow_weights)
         return;
     query->weight_floor = kv == WEFT_F16 ? 0x1p-39 : 0;
-    // Tensor cores align what f16 has below 2^-14 as if it were that: 2^-23 of it is cut off, 10^-4 of the least f16 number.
+    // Tensor cores align what f16 has below 2^-14 as if it were that: 2^-23 of it is cut off, 10^-4 of the
+    // least f16 number.
     query->tiny = kv == WEFT_F16 ? 0x1p-37 : 0x1p-126;
     query->flushes = kernel->q;
     query->q_unit = kernel->integers ? 0x1p-14 : 0;
@@ -322,8 +323,8 @@ static void check_lengths(struct check_case *c, struct problem *p)
     weft_plan_destroy(plan);
 }
 
-// The modes that problem `number` of a shape has: those of the shape first, each for some problems, whose kind of lengths is one
-// if they are several, so that they run the same kernels.
+// The modes that problem `number` of a shape has: those of the shape first, each for some problems, whose kind
+// of lengths is one if they are several, so that they run the same kernels.
 static void set_modes(struct check_case *c, struct problem *p, uint64_t shape, int32_t number)
 {
     const int32_t modes = number / (c->each ? c->each : 1);

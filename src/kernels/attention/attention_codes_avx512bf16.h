@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16 in registers (attention_widen_avx512.h), and
-// the softmax and queries of all pairs. Part of attention_pairs_avx512bf16.c; attention_few_amx.c takes the softmax.
+// Products of pairs over codes of a byte: int8, fp8_e4m3 and fp8_e5m2 become bf16 in registers
+// (attention_widen_avx512.h), and the softmax and queries of all pairs. Part of attention_pairs_avx512bf16.c;
+// attention_few_amx.c takes the softmax.
 //
 //      keys     of two, 32 codes -> 2 vectors: in each part of 128 bits, codes 0..7 and 8..15 of 16. Queries lie alike.
 //               For 16 rows of one, 64 codes -> the same
@@ -25,7 +26,8 @@ INLINE __m512 add_pair(__m512 sum, __m512i values, __m512i weights)
     return _mm512_dpbf16_ps(sum, (__m512bh)values, (__m512bh)weights);
 }
 
-// Weights of two keys and one row, for all columns. Once: loaded once for what they meet, else by the products themselves.
+// Weights of two keys and one row, for all columns. Once: loaded once for what they meet, else by the products
+// themselves.
 INLINE __m512i weights_of(const uint32_t *weight, const bool once)
 {
     __m512i weights = _mm512_set1_epi32((int32_t)*weight);
@@ -285,8 +287,8 @@ INLINE void score_codes_of(weft_dtype kv, const struct code_table *table, const 
     }
 }
 
-// Scores of code_step() keys from `key` on of the block, times `scale`: two vectors. Codes of two keys are a vector, so that
-// fewer lanes are to be added up.
+// Scores of code_step() keys from `key` on of the block, times `scale`: two vectors. Codes of two keys are a
+// vector, so that fewer lanes are to be added up.
 INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_table *table,
                         const int lanes, const int32_t dim, const uint32_t *q, int32_t key,
                         float scale, const bool ahead)
@@ -313,8 +315,8 @@ INLINE void score_codes(const struct rows *s, weft_dtype kv, const struct code_t
                          vf32_mul(vf32_set1(scale), x[i]));
 }
 
-// The same of KEY_SCORES / LANES keys for 16 rows, which are worth a vector of one key: of 64 codes, in each part of 128 bits
-// those from 16 part on, 0..7 and 8..15.
+// The same of KEY_SCORES / LANES keys for 16 rows, which are worth a vector of one key: of 64 codes, in each
+// part of 128 bits those from 16 part on, 0..7 and 8..15.
 INLINE void score_codes_of_many(const struct rows *s, weft_dtype kv, const struct code_table *table,
                                 const int32_t dim, const uint32_t *q, int32_t key, float scale,
                                 const bool ahead)

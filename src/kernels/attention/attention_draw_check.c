@@ -217,7 +217,8 @@ void weft__problem_draw_shape(struct check_case *c, struct problem *p)
     p->scale = desc->scale != 0 ? desc->scale : 1 / sqrtf((float)desc->kv.head_dim);
 }
 
-// Not the same again: what kernels are not compiled for (attention_plan_cuda.h, attention_any_cuda.c has their constants).
+// Not the same again: what kernels are not compiled for (attention_plan_cuda.h, attention_any_cuda.c has their
+// constants).
 void weft__problem_draw_modes(struct check_case *c, struct problem *p)
 {
     weft_attention_desc *desc = &p->desc;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Five to eight rows over caches of fp8 on the tiles of AMX: what attention_tiles_amx.c does, with tiles that are 8 rows wide and
-// high, so that neither the softmax nor the products of values work for rows that do not exist.
+// Five to eight rows over caches of fp8 on the tiles of AMX: what attention_tiles_amx.c does, with tiles that
+// are 8 rows wide and high, so that neither the softmax nor the products of values work for rows that do not
+// exist.
 //
 //      score[16 keys][rows]        =  key[16 keys][32 elements] * q[16 pairs of elements][rows]
 //      acc[rows][16 columns]      +=  weight[rows][32 keys] * value[16 pairs of keys][16 columns]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Few rows over caches of int8 by products of integers (attention_int8_avx512vnni.c), for the kernels that serve such caches
-// where the CPU has AVX512-VNNI.
+// Few rows over caches of int8 by products of integers (attention_int8_avx512vnni.c), for the kernels that
+// serve such caches where the CPU has AVX512-VNNI.
 #ifndef WEFT_KERNELS_ATTENTION_INT8_H
 #define WEFT_KERNELS_ATTENTION_INT8_H
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Few rows (decode) over caches of int8 by products of 16-bit integers: vpdpwssd multiplies twice as many numbers as an
-// f32 multiply-add of the same width, and a code becomes 16 bits by one instruction that reads it from memory. Queries are
-// rounded to 2^-14 of their largest element's power of two, weights (times the scales of their values) to 2^-15 of the
-// largest of their row and block; sums of a block are exact.
+// f32 multiply-add of the same width, and a code becomes 16 bits by one instruction that reads it from memory.
+// Queries are rounded to 2^-14 of their largest element's power of two, weights (times the scales of their
+// values) to 2^-15 of the largest of their row and block; sums of a block are exact.
 //
 //      q       [row][element]                     int16, times the row's unit
 //      weight  [pair of keys][row]                pairs of int16, times the row's unit of the block
@@ -213,7 +213,8 @@ INLINE void weigh(struct few *f, const int lanes)
     _mm512_storeu_ps(f->value_unit, over_keys(lanes, _mm512_castsi512_ps(bits), true));
 }
 
-// The weights of the block in units of WEIGHT_MOST for the largest. Tiny ones are lifted first, for their inverse is none.
+// The weights of the block in units of WEIGHT_MOST for the largest. Tiny ones are lifted first, for their
+// inverse is none.
 INLINE void narrow_weights(struct few *f, const int lanes)
 {
     const struct rows *s = &f->rows;
@@ -255,7 +256,8 @@ INLINE __m512i pair_of_weights(const uint32_t *weight)
     return _mm512_castps_si512(vf32_set1(pair));
 }
 
-// acc[row][columns] = acc * shrink + unit * (weight * value) for all rows and `groups` times 32 columns from group `g` on.
+// acc[row][columns] = acc * shrink + unit * (weight * value) for all rows and `groups` times 32 columns from
+// group `g` on.
 INLINE void add_values(const struct few *f, const int lanes, const int32_t dim, const int groups,
                        int32_t g, const bool ahead)
 {

@@ -63,8 +63,8 @@ struct weft__attention_call {
     struct weft__attention_plane k, v;
     struct weft__attention_lengths lengths;
     const int32_t *pages; // of all sequences
-    const int32_t
-        *page_starts; // of a sequence's pages, or NULL: page_stride entries from one to the next
+    // Of a sequence's pages, or NULL: page_stride entries from one to the next.
+    const int32_t *page_starts;
     int64_t page_table_stride;
     const int32_t *seq_rows; // or NULL
     int32_t num_q_heads, group_size, page_size, ring_len;
@@ -72,8 +72,8 @@ struct weft__attention_call {
     int32_t block_keys; // of the SIMD kernels, at most 64
     bool ahead;         // ask for keys before they are needed
     bool generic;       // WEFT_ATTENTION_GENERIC
-    bool
-        by_parts; // eight rows may score by attention_parts.h: shuffles cost nothing beside products
+    // Eight rows may score by attention_parts.h: shuffles cost nothing beside products.
+    bool by_parts;
     bool precise;     // WEFT_ATTENTION_PRECISE, of the SIMD kernels
     uint64_t *counts; // or NULL
     struct weft__attention_mask mask;
@@ -122,8 +122,8 @@ struct weft__attention_args {
     const void *k, *v; // of a launch that appends
     int64_t k_token_stride, v_token_stride;
     // The device's own, of a batch; else 0: queries of all sequences as the host knows them (a recorded run may be
-    // launched with others later), and counters that are 0, one for each block of a run, and places for what blocks hand on
-    // (attention_handed.cuh).
+    // launched with others later), and counters that are 0, one for each block of a run, and places for what
+    // blocks hand on (attention_handed.cuh).
     int64_t batch_tokens;
     int32_t batch_pages; // room of its list of pages, in which the first sequence comes first
     uint32_t *counters;
@@ -142,13 +142,13 @@ struct weft__attention_kernel {
     // Made for queries of the cache's format and heads of 64, 128 and 256: weft-check draws these, mostly.
     bool narrow_queries;
     bool few_apart; // rows of drafts are faster in tiles of WEFT__ATTENTION_FEW_ROWS
-    // With queries of the cache's own 16-bit format, or of bf16 where it has one byte an element, weights are rounded to
-    // theirs before they multiply values;
+    // With queries of the cache's own 16-bit format, or of bf16 where it has one byte an element, weights are
+    // rounded to theirs before they multiply values;
     // with f16 caches, what is below 2^-39 of a row's largest weight (2^-31 where they are rounded) may vanish.
     // Numbers below f32's normal ones may be 0.
     bool narrow_weights;
-    // Of int8 caches: queries may be rounded to 2^-14 of their largest element, weights times the scales of their values
-    // to 2^-15 of the largest of keys that are less than a block away.
+    // Of int8 caches: queries may be rounded to 2^-14 of their largest element, weights times the scales of
+    // their values to 2^-15 of the largest of keys that are less than a block away.
     bool integers;
     weft__attention_fn *run;
     weft__attention_scratch_fn *scratch_bytes;

@@ -21,9 +21,9 @@ struct oracle_query {
     double sink; // a score without a value; -INFINITY = none
     // What a kernel does to weights by design: their rounding, relative, and what may vanish of the largest.
     double weight_rounding, weight_floor;
-    // Kernels that multiply integers: queries are rounded to q_unit of their largest element; weights times v_scales, what the
-    // codes of values are multiplied by, key t's at t * scale_stride, to 2^-15 of the largest of the keys of a block, wherever
-    // it begins. NULL: they are not.
+    // Kernels that multiply integers: queries are rounded to q_unit of their largest element; weights times
+    // v_scales, what the codes of values are multiplied by, key t's at t * scale_stride, to 2^-15 of the
+    // largest of the keys of a block, wherever it begins. NULL: they are not.
     double q_unit;
     const float *v_scales;
     int64_t scale_stride;

@@ -5,9 +5,10 @@
 // constant, the error of a polynomial) is bounded by its largest value and added up; what rounding does
 // is independent from operation to operation, uniform in +-u times the result, and bounded by SIGMAS
 // standard deviations of the sum. The order assumed is one key and one element after the other: every
-// other order that kernels use has fewer steps. What is below u of the sum that it joins is not rounded but lost, always in
-// the same direction: kernels whose weights are exact add at most 64 keys one by one before those join the rest, so that
-// this stays below 64 u |y| where 4 sqrt(64 / 3) u |y| for values, as much for weights and 8 u |y| are allowed.
+// other order that kernels use has fewer steps. What is below u of the sum that it joins is not rounded but
+// lost, always in the same direction: kernels whose weights are exact add at most 64 keys one by one before
+// those join the rest, so that this stays below 64 u |y| where 4 sqrt(64 / 3) u |y| for values, as much for
+// weights and 8 u |y| are allowed.
 //
 //   score    steady  u (3 |s| + 8 |s| with a soft-cap + 4 |bias|)
 //            random  sum over the partial sums of q.k, of the products, and s - largest
@@ -18,16 +19,18 @@
 // Kernels that round weights to 16 bits (rounding w) before they multiply values, but sum them unrounded:
 // sum p e v = sum p e (v - y) + y sum p e, the first at random, SIGMAS w, the second w |y| at most.
 //
-// Tensor cores cut off instead of rounding. They add sixteen products and the sum so far at a time: each of these loses what lies
-// below 2^-24 of the largest of them, m, and the new sum S what f32 has no room for, all towards zero. So a term is off by 0 to u m,
-// S by 0 to 2 u |S|; what that is at random is below what roundings one after the other are allowed. In the mean a term is off by u m / 2,
-// S by u |S|, for all keys alike: steady gets u (n m / 2 + |S|) of every sixteen, n the greater of how many products raise the sum and how
-// many lower it. (One part of queries: the sums of several parts begin at 0 and are added in f32.)
+// Tensor cores cut off instead of rounding. They add sixteen products and the sum so far at a time: each of
+// these loses what lies below 2^-24 of the largest of them, m, and the new sum S what f32 has no room for, all
+// towards zero. So a term is off by 0 to u m, S by 0 to 2 u |S|; what that is at random is below what roundings
+// one after the other are allowed. In the mean a term is off by u m / 2, S by u |S|, for all keys alike: steady
+// gets u (n m / 2 + |S|) of every sixteen, n the greater of how many products raise the sum and how many lower
+// it. (One part of queries: the sums of several parts begin at 0 and are added in f32.)
 //
 // Kernels that multiply integers round elements of queries, and weights times the scales of their values, to a unit: at
-// random within half of it, SIGMAS / sqrt(12) of it times what they are multiplied by; weights below half a unit vanish. A query's
-// element is off by the same for all keys: scores go up or down together where keys are alike, which leaves the weights as they are but
-// not the LSE. That is off by (what q is off by) . sum p k, with the slope of a soft-cap in the sum: SIGMAS |sum p k| / sqrt(12) units.
+// random within half of it, SIGMAS / sqrt(12) of it times what they are multiplied by; weights below half a
+// unit vanish. A query's element is off by the same for all keys: scores go up or down together where keys are
+// alike, which leaves the weights as they are but not the LSE. That is off by (what q is off by) . sum p k,
+// with the slope of a soft-cap in the sum: SIGMAS |sum p k| / sqrt(12) units.
 //
 // Scores whose uncertainty is not small against 1 (values of 10^4 and more) get the plain worst case; their weights are
 // rounded at random all the same.
@@ -99,8 +102,8 @@ static double cut_of(const struct oracle_query *query, const float *k)
     return u * cut;
 }
 
-// Score of a key; *steady and *noise are the two kinds of its uncertainty, *unit what rounded queries add to the second, *slope what of
-// an error of q.k is left.
+// Score of a key; *steady and *noise are the two kinds of its uncertainty, *unit what rounded queries add to
+// the second, *slope what of an error of q.k is left.
 static double score_of(const struct oracle_query *query, int32_t t, struct uncertainty at)
 {
     const float *k = query->k + t * query->k_stride;

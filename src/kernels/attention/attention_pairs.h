@@ -49,8 +49,8 @@ struct rows {
     bool scaled;                    // are they needed?
     uint64_t *seen;                 // [rows]: keys of the block
     uint64_t by_all, by_some;       // of all rows
-    struct weft__attention_span
-        all; // keys that all rows see, and of which intervals say everything
+    // Keys that all rows see, and of which intervals say everything.
+    struct weft__attention_span all;
     int64_t *at,
         *values_at; // [2][BLOCK]: this block and the next; the same if the planes lie alike
     const struct block *block;
@@ -146,9 +146,9 @@ static struct rows lay_out(const struct weft__attention_call *call,
     return s;
 }
 
-// Where pair i of row r lies in a block of rows. For products of four rows: 16 pairs, four times every fourth (alone: four times four); of codes as
-// unpacking leaves 64 of them, in each part of 16 the first eight and the others. Few rows of codes: 16 pairs of a row, each 8 in
-// two halves.
+// Where pair i of row r lies in a block of rows. For products of four rows: 16 pairs, four times every fourth
+// (alone: four times four); of codes as unpacking leaves 64 of them, in each part of 16 the first eight and the
+// others. Few rows of codes: 16 pairs of a row, each 8 in two halves.
 INLINE int32_t place_of_pair(const bool codes, const int lanes, int32_t r, int32_t i)
 {
     if (codes && lanes < LANES)

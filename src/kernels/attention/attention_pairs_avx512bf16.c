@@ -2,12 +2,13 @@
 // Attention over caches of bf16 and of codes of a byte by products of pairs: vdpbf16ps multiplies twice as many numbers
 // as an f32 multiply-add of the same width. Queries are bf16, weights are rounded to it, sums are f32.
 //
-// A vector of a key is spread four ways, every fourth pair of elements four times each, and meets the same pairs of four rows, so
-// that a load of queries serves several keys and of a sum four lanes are added up (few rows: score_keys_of_four()). Lanes of scores are rows: of 8 rows a vector has
-// two keys, of 4 rows four (row_of(), key_of()). attention_pairs.h says where things lie.
+// A vector of a key is spread four ways, every fourth pair of elements four times each, and meets the same
+// pairs of four rows, so that a load of queries serves several keys and of a sum four lanes are added up (few
+// rows: score_keys_of_four()). Lanes of scores are rows: of 8 rows a vector has two keys, of 4 rows four
+// (row_of(), key_of()). attention_pairs.h says where things lie.
 //
-// The keys of a block are scored for all blocks of rows, then come its values; each asks for the lines of the next block
-// while it goes, as attention_few.h does.
+// The keys of a block are scored for all blocks of rows, then come its values; each asks for the lines of the
+// next block while it goes, as attention_few.h does.
 #include "src/kernels/attention/attention_codes_avx512bf16.h"
 #include "src/kernels/attention/attention_int8.h"
 
@@ -200,9 +201,9 @@ INLINE __m512i load_value(const struct rows *s, int32_t key, int32_t column, __m
                                               s->values_at[key] + column);
 }
 
-// acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and `groups`
-// times 32 columns from group `g` on, which are `whole`: a mask of a load takes a product's place. Of four rows the products load
-// weights themselves, which costs less than it saves.
+// acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and
+// `groups` times 32 columns from group `g` on, which are `whole`: a mask of a load takes a product's place. Of
+// four rows the products load weights themselves, which costs less than it saves.
 INLINE void add_values(const struct rows *s, const int lanes, const int rows, const int groups,
                        int32_t b, int first, int32_t g, const enum asking asks, const bool whole)
 {
@@ -314,7 +315,8 @@ INLINE void add_rows(const struct rows *s, const int lanes, int32_t b, int first
             add_values(s, lanes, rows, 1, b, first, g, asks, false);
 }
 
-// The values of the block for the rows of block b, eight at a time, so that each is loaded once for them, or four by 64 columns.
+// The values of the block for the rows of block b, eight at a time, so that each is loaded once for them, or
+// four by 64 columns.
 #define ADD_COLUMNS(lanes)                                                                         \
     static __attribute__((noinline)) void add_columns_##lanes(const struct rows *s, int32_t b,     \
                                                               bool ahead)                          \
@@ -397,8 +399,8 @@ static void ask_results(const struct rows *s)
     }
 }
 
-// Scores of the block for a block of rows, whose queries lie at q. Functions of their own, so that nothing else wants their
-// registers.
+// Scores of the block for a block of rows, whose queries lie at q. Functions of their own, so that nothing else
+// wants their registers.
 #define SCORE_BLOCK(lanes)                                                                         \
     static __attribute__((noinline)) void score_block_##lanes(                                     \
         const struct rows *s, const uint32_t *q, float scale, bool ahead)                          \

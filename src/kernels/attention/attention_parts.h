@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Scores of eight rows where a vector is several parts of 128 bits (attention_avx512.c): every fourth number of a key, four times
-// each, meets the same numbers of four rows. So a load of queries serves PART_KEYS keys, and of a score four lanes are added up
-// instead of 16. Part of attention_few.h.
+// Scores of eight rows where a vector is several parts of 128 bits (attention_avx512.c): every fourth number of
+// a key, four times each, meets the same numbers of four rows. So a load of queries serves PART_KEYS keys, and
+// of a score four lanes are added up instead of 16. Part of attention_few.h.
 //
 //      q of 16 numbers     [number % 4][four rows]  vectors of [number / 4][row], `width` apart as the rows were
 #ifndef WEFT_KERNELS_ATTENTION_PARTS_H
@@ -25,7 +25,8 @@ static void turn_queries(float *q, int32_t width)
     }
 }
 
-// sums[key][four rows] += their products with one vector of PART_KEYS keys. `rest` of its elements exist if that is not 0.
+// sums[key][four rows] += their products with one vector of PART_KEYS keys. `rest` of its elements exist if
+// that is not 0.
 INLINE void score_parts_of(struct shape shape, const struct group *g, const float *q,
                            int32_t column, const int rest, vf32 *sums)
 {

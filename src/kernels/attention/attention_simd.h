@@ -61,8 +61,8 @@ struct state {
     // Of keys and values that are read as codes, [BLOCK] of the block that is weighed; NULL: 1
     float *key_scale, *value_scale;
     float *largest, *sum, *shrink; // [rows]; shrink: what the block makes of earlier weights
-    // [rows]: what `sum` has been rounded by so far, in blocks of fewer than FEW_KEYS keys: equal numbers added one by one
-    // are off in one direction, by more than anything else.
+    // [rows]: what `sum` has been rounded by so far, in blocks of fewer than FEW_KEYS keys: equal numbers added
+    // one by one are off in one direction, by more than anything else.
     float *lost;
     int32_t *begin, *end; // [rows]: the keys a row sees
     // Keys from there on count for a row by `seen`, which is the block's that begins at seen_first.
@@ -358,7 +358,8 @@ static uint64_t block_of(int32_t n)
     return n == BLOCK ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
 }
 
-// Scores of a row to weights where not all of the block's n keys are before s->scattered_from. Returns whether it sees any.
+// Scores of a row to weights where not all of the block's n keys are before s->scattered_from. Returns whether
+// it sees any.
 static bool weigh_scattered(struct state *s, float *weight, int32_t row, int32_t first_key,
                             int32_t n, bool *masked)
 {

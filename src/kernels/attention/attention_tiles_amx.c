@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Attention over caches of bf16 and of codes of a byte on the tiles of AMX. Queries are bf16, codes become it, weights are
-// rounded to it, sums are f32, as in attention_pairs_avx512bf16.c, which serves soft-caps, ALiBi and heads that are no
-// multiples of 32. A tile has 16 rows; few read keys once, which is faster than the tiles' gathering: in f32, or in integers
-// (takes_few()).
+// Attention over caches of bf16 and of codes of a byte on the tiles of AMX. Queries are bf16, codes become it,
+// weights are rounded to it, sums are f32, as in attention_pairs_avx512bf16.c, which serves soft-caps, ALiBi
+// and heads that are no multiples of 32. A tile has 16 rows; few read keys once, which is faster than the
+// tiles' gathering: in f32, or in integers (takes_few()).
 //
 //      score[16 keys][16 rows]     =  key[16 keys][32 elements] * q[16 pairs of elements][16 rows]
 //      acc[16 rows][16 columns]   +=  weight[16 rows][32 keys] * value[16 pairs of keys][16 columns]
 //
-// Scores leave with rows as lanes, so that the softmax goes through a block without looking across lanes; its weights are turned
-// once. For 16 rows and 64 keys of 64 elements both products take 256 clocks, the exponentials some 500.
+// Scores leave with rows as lanes, so that the softmax goes through a block without looking across lanes; its
+// weights are turned once. For 16 rows and 64 keys of 64 elements both products take 256 clocks, the
+// exponentials some 500.
 #include "src/kernels/attention/attention_tiles_amx.h"
 #include "src/kernels/attention/attention_int8.h"
 
@@ -52,8 +53,8 @@ static void score(const struct tiles *t, int32_t b)
     tile_store(3, s->scores + 3 * TILE_SUMS);
 }
 
-// Scores times `scale`, and the scales of keys if `scaled`, those that their rows do not see -infinity; the largest of each
-// row.
+// Scores times `scale`, and the scales of keys if `scaled`, those that their rows do not see -infinity; the
+// largest of each row.
 INLINE __m512 scale_scores(const struct rows *s, int32_t b, float scale, const bool mask,
                            const bool scaled)
 {
@@ -286,8 +287,8 @@ weft__attention_fn weft__attention_BF16_avx512bf16, weft__attention_INT8_avx512b
     weft__attention_FP8_E4M3_avx512bf16, weft__attention_FP8_E5M2_avx512bf16,
     weft__attention_BF16_avx512, weft__attention_ANY_avx512;
 
-// Few rows in f32. Numbers below 2^-126 are zero, as in products of pairs: whether one of them meets an infinity makes a NaN
-// must not depend on how many rows a tile has.
+// Few rows in f32. Numbers below 2^-126 are zero, as in products of pairs: whether one of them meets an
+// infinity makes a NaN must not depend on how many rows a tile has.
 static void attend_few(const struct weft__attention_call *call,
                        const struct weft__attention_tile *tiles, int32_t count)
 {

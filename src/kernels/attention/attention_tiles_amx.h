@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What the tiles of AMX read of a block of keys (attention_tiles_amx.c): keys gathered from their pages as they lie, or widened
-// on the way, values unpacked to pairs of keys once for all rows of the tile, queries in pairs of elements.
+// What the tiles of AMX read of a block of keys (attention_tiles_amx.c): keys gathered from their pages as they
+// lie, or widened on the way, values unpacked to pairs of keys once for all rows of the tile, queries in pairs
+// of elements.
 #ifndef WEFT_KERNELS_ATTENTION_TILES_AMX_H
 #define WEFT_KERNELS_ATTENTION_TILES_AMX_H
 
@@ -26,8 +27,8 @@ struct tiles {
     } sixteens[SIXTEENS];
     uint16_t *values;  // [32 keys][16 columns][16 pairs][16][2]
     uint16_t *weights; // [32 keys][16 rows][32]
-    uint64_t
-        wild; // keys whose values have infinities or NaNs that some rows do not see: zeros in `values`
+    // Keys whose values have infinities or NaNs that some rows do not see: zeros in `values`.
+    uint64_t wild;
 };
 
 weft__attention_scratch_fn weft__attention_scratch_avx512bf16;
@@ -54,8 +55,8 @@ static struct tiles lay_out_tiles(const struct weft__attention_call *call,
     return t;
 }
 
-// The lines of row j of the next block, for the second cache: while the same row of this one is gathered, so that memory has
-// something to do all the time.
+// The lines of row j of the next block, for the second cache: while the same row of this one is gathered, so
+// that memory has something to do all the time.
 INLINE void ask_row(const struct rows *s, weft_dtype kv, const struct weft__attention_plane *plane,
                     const int64_t *at, int32_t j)
 {
@@ -194,7 +195,8 @@ static inline float value_at(const struct rows *s, int32_t key, int32_t column)
     }
 }
 
-// The next block of keys that rows of `lanes` at a time see or not, at a tile's first with its queries. False: there is none.
+// The next block of keys that rows of `lanes` at a time see or not, at a tile's first with its queries. False:
+// there is none.
 static bool begin_block(struct tiles *t, struct blocks *blocks, const int lanes)
 {
     struct rows *s = &t->rows;
@@ -220,8 +222,8 @@ static void count_block(const struct rows *s, bool mask)
     weft__attention_count(s->call, blocks, mask ? blocks : 0);
 }
 
-// Few rows (attention_few_amx.c): does the first of the tiles and those after it that are alike. Returns how many; 0: the first
-// has no keys, or more than WEFT__ATTENTION_FEW_ROWS rows.
+// Few rows (attention_few_amx.c): does the first of the tiles and those after it that are alike. Returns how
+// many; 0: the first has no keys, or more than WEFT__ATTENTION_FEW_ROWS rows.
 int32_t weft__attention_codes_few(const struct weft__attention_call *call,
                                   const struct weft__attention_tile *tiles, int32_t count);
 

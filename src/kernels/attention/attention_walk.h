@@ -91,8 +91,8 @@ struct walk {
     int32_t key; // of the tile, the next
 };
 
-// The next block, and where its keys lie, at[BLOCK]; its values, values_at[BLOCK], unless that is NULL: as its keys. What
-// stands before both is where the last row of the block before lies.
+// The next block, and where its keys lie, at[BLOCK]; its values, values_at[BLOCK], unless that is NULL: as its
+// keys. What stands before both is where the last row of the block before lies.
 static struct block next_block(const struct weft__attention_call *call, struct walk *walk,
                                int64_t *at, int64_t *values_at)
 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Codes of a byte, int8, fp8_e4m3 and fp8_e5m2, as bf16, which holds every number of theirs. The lower 7 bits of a code look up
-// both bytes of its number in two tables, the sign is or-ed in, and unpacking puts the bytes together.
+// Codes of a byte, int8, fp8_e4m3 and fp8_e5m2, as bf16, which holds every number of theirs. The lower 7 bits
+// of a code look up both bytes of its number in two tables, the sign is or-ed in, and unpacking puts the bytes
+// together.
 #ifndef WEFT_KERNELS_ATTENTION_WIDEN_AVX512_H
 #define WEFT_KERNELS_ATTENTION_WIDEN_AVX512_H
 
@@ -52,8 +53,8 @@ INLINE __mmask64 codes_from(int32_t dim, int32_t column)
     return rest >= CODE_GROUP ? ~UINT64_C(0) : (UINT64_C(1) << rest) - 1;
 }
 
-// Weights of scores x, times the scales of their values. One that is infinite has no influence on rows that do not see its key:
-// their scores are -infinity.
+// Weights of scores x, times the scales of their values. One that is infinite has no influence on rows that do
+// not see its key: their scores are -infinity.
 INLINE __m512 scale_weights(__m512 p, __m512 x, __m512 scales)
 {
     const __mmask16 seen = _mm512_cmp_ps_mask(x, vf32_set1(-INFINITY), _CMP_NEQ_UQ);

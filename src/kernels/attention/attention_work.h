@@ -12,8 +12,8 @@ enum {
     WEFT__ATTENTION_LEAST_OF_MANY = 8192,
 };
 
-// Tasks that one sequence of few rows is divided in, if it is long enough for that: the same on every machine, so that bits are, and
-// enough for most.
+// Tasks that one sequence of few rows is divided in, if it is long enough for that: the same on every machine,
+// so that bits are, and enough for most.
 enum { WEFT__ATTENTION_FEW_TASKS = 16 };
 
 // Rows that go through a kernel's loops for few, and of how many such tiles a sequence may be so divided.
@@ -37,9 +37,9 @@ static inline int32_t weft__attention_tile_tokens(const struct weft__attention_l
 //
 //      task = first_task + ((head_tile * tiles) + (tiles - 1 - tile)) * chunks + chunk
 //
-// head_tile: first_head / tile_heads; so tasks of one KV head are neighbours and the longest tiles of a causal mask come first.
-// Where a sequence's tiles are of few rows, chunk * tiles + ... comes first: whoever reads a chunk for one tile has it in a cache for
-// the next.
+// head_tile: first_head / tile_heads; so tasks of one KV head are neighbours and the longest tiles of a causal
+// mask come first. Where a sequence's tiles are of few rows, chunk * tiles + ... comes first: whoever reads a
+// chunk for one tile has it in a cache for the next.
 struct weft__attention_work {
     int32_t first_task;
     int32_t tiles, chunks;
@@ -49,8 +49,8 @@ struct weft__attention_work {
 
 struct weft__attention_totals {
     int32_t tasks, merges;
-    int64_t
-        chunk_keys; // no chunk is longer where keys are split without a wanted number; 0: none is
+    // No chunk is longer where keys are split without a wanted number; 0: none is.
+    int64_t chunk_keys;
 };
 
 // Fills work[0..num_seqs] (the last entry ends the list) from the lengths of a run. Costs

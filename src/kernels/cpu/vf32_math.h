@@ -11,8 +11,8 @@
 #define VF32_UNROLL _Pragma("GCC unroll 16")
 #endif
 
-// 2^f for |f| <= 1/2: a polynomial whose relative error is below 2^-25.8 (weighted least squares on Chebyshev points, constant
-// term fixed at 1).
+// 2^f for |f| <= 1/2: a polynomial whose relative error is below 2^-25.8 (weighted least squares on Chebyshev
+// points, constant term fixed at 1).
 enum { VF32_EXP2_TERMS = 7 };
 static const float vf32_exp2_terms[VF32_EXP2_TERMS] = {0x1.41fbbcp-13f,
                                                        0x1.5f3e54p-10f,
@@ -34,8 +34,8 @@ static inline vf32 vf32_exp2(vf32 x)
     return vf32_scale(p, n);
 }
 
-// p[i] = p[i] x[i] + c, of VF32_TOGETHER vectors: chains of operations side by side, where one is longer than a CPU looks
-// ahead.
+// p[i] = p[i] x[i] + c, of VF32_TOGETHER vectors: chains of operations side by side, where one is longer than a
+// CPU looks ahead.
 enum { VF32_TOGETHER = 4 };
 
 static inline void vf32_fma_all(vf32 p[VF32_TOGETHER], const vf32 x[VF32_TOGETHER], float c)

@@ -64,16 +64,16 @@ DEVICE bool barrier_ended(uint32_t barrier, uint32_t parity)
     return ended != 0;
 }
 
-// What the thread stored in shared memory by itself comes before what the copy engine writes there for it, and before what
-// wgmma reads there behind a barrier that the thread arrives at.
+// What the thread stored in shared memory by itself comes before what the copy engine writes there for it, and
+// before what wgmma reads there behind a barrier that the thread arrives at.
 DEVICE void bulk_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// What the thread read in shared memory is read before the copy engine writes there, once the thread has arrived at a barrier behind
-// this: a load is in a queue of the memory unit until it returns, an arrival is not, and the engine's bytes pass both by. `of_all`: made of
-// a number of every load.
+// What the thread read in shared memory is read before the copy engine writes there, once the thread has
+// arrived at a barrier behind this: a load is in a queue of the memory unit until it returns, an arrival is
+// not, and the engine's bytes pass both by. `of_all`: made of a number of every load.
 DEVICE void loads_end(uint32_t of_all)
 {
     asm volatile("{.reg .pred rare;\n"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Single instructions that C++ has no word for: conversions, two 16-bit floats at a time, bytes, dots, sums over a warp.
-// PTX instead of the toolkit's headers, so that the text compiles wherever NVRTC is. All PTX stands in this file, memory.cuh,
-// bulk.cuh, mma.cuh and wgmma.cuh: tests/support/emulator/ has these five once more, for the host.
+// Single instructions that C++ has no word for: conversions, two 16-bit floats at a time, bytes, dots, sums
+// over a warp. PTX instead of the toolkit's headers, so that the text compiles wherever NVRTC is. All PTX
+// stands in this file, memory.cuh, bulk.cuh, mma.cuh and wgmma.cuh: tests/support/emulator/ has these five once
+// more, for the host.
 #ifndef WEFT_KERNELS_CUDA_INSTRUCTIONS_CUH
 #define WEFT_KERNELS_CUDA_INSTRUCTIONS_CUH
 
@@ -114,7 +115,8 @@ DEVICE uint2 e4m3x4_f16x4(uint32_t bytes)
     return wide;
 }
 
-// c plus the low 16 bits of `sums` times the low byte of `by`, plus high times the next byte; or with the upper two bytes.
+// c plus the low 16 bits of `sums` times the low byte of `by`, plus high times the next byte; or with the upper
+// two bytes.
 DEVICE int32_t dot_2_low(uint32_t sums, uint32_t by, int32_t c)
 {
     int32_t d;
@@ -152,8 +154,8 @@ DEVICE uint32_t dot_4_unsigned(uint32_t a, uint32_t b, uint32_t c)
     return d;
 }
 
-// The number again, of which the compiler no longer knows where it comes from: what follows from it is computed where it is used,
-// not before a loop and then kept in memory.
+// The number again, of which the compiler no longer knows where it comes from: what follows from it is computed
+// where it is used, not before a loop and then kept in memory.
 DEVICE int32_t computed_here(int32_t x)
 {
     asm volatile("" : "+r"(x));

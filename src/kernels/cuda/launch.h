@@ -87,8 +87,8 @@ struct weft__cuda_kernel {
     bool lazy;  // compiled when it is first launched: few runs need it
 };
 
-// A product that a library (cuBLASLt) makes: Y[n][m] = alpha * sum_k X[n][k] W[m][k] + beta * C[n][m], W and X of 16-bit
-// numbers, sums in f32. A plan says what it may want; the backend answers in `offer`.
+// A product that a library (cuBLASLt) makes: Y[n][m] = alpha * sum_k X[n][k] W[m][k] + beta * C[n][m], W and X
+// of 16-bit numbers, sums in f32. A plan says what it may want; the backend answers in `offer`.
 struct weft__cuda_offer {
     _Atomic bool serves;  // until the library refuses a run
     bool apart;           // C may be elsewhere than Y
@@ -130,8 +130,8 @@ struct weft__cuda_choice {
     // Attention: queries are wanted in the format of the cache; single queries of a batch need no append before and no
     // rounding behind.
     bool narrow, fuses;
-    const char
-        *tuned[4]; // linear: names of kernels that measurement prefers, by part; NULL or "": none
+    // Linear: names of kernels that measurement prefers, by part; NULL or "": none.
+    const char *tuned[4];
     const weft_tuning *attention; // what the machine's table says of such a plan, or NULL
     const char *device;           // its name, or NULL
     char text[160]; // on success what weft_plan_describe() says after "op: kernel"; else the reason
@@ -151,8 +151,8 @@ struct weft__cuda_matrix {
 // A launch.
 struct weft__cuda_step {
     int32_t kernel; // index into weft__cuda_choice.kernels
-    int32_t
-        product; // 0: none; else 1 + index into weft__cuda_choice.products: args is the call, no kernel is launched
+    // 0: none; else 1 + index into weft__cuda_choice.products: args is the call, no kernel is launched.
+    int32_t product;
     uint32_t grid[3], block[3];
     uint32_t shared_bytes; // dynamic; above 48 KB the backend opts in
     uint32_t cluster;      // blocks of a cluster along x; 0 = none (sm_90 and newer)

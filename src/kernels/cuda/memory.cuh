@@ -27,8 +27,8 @@ DEVICE uint4 load_once(const void *pointer)
     return v;
 }
 
-// 16 bytes to shared memory, past L1. Of the first `bytes` (0..16), the rest becomes zero. L2 fetches 128 bytes at a time: with
-// more, or without a word about it, an H200 reads caches 2 to 3 % slower.
+// 16 bytes to shared memory, past L1. Of the first `bytes` (0..16), the rest becomes zero. L2 fetches 128 bytes
+// at a time: with more, or without a word about it, an H200 reads caches 2 to 3 % slower.
 DEVICE void copy_16_async(uint32_t to_shared, const void *from)
 {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to_shared), "l"(from)
@@ -130,8 +130,8 @@ DEVICE uint32_t atomic_count_ordered(uint32_t *to, uint32_t count)
     return before;
 }
 
-// Pairs of floats, 8 bytes each of which arrives whole, in no order with anything else: for what says by itself that it is there.
-// An address of two pairs is a multiple of 16.
+// Pairs of floats, 8 bytes each of which arrives whole, in no order with anything else: for what says by itself
+// that it is there. An address of two pairs is a multiple of 16.
 DEVICE void send_pair(void *to, float2 pair)
 {
     asm volatile("{.reg .b64 a; mov.b64 a, {%1, %2};\n"
@@ -166,7 +166,8 @@ DEVICE void receive_pairs(const void *from, float2 *first, float2 *second)
                  : "memory");
 }
 
-// Numbers with the turn that they are of beside them, 8 bytes, each of which arrives whole and in no order with anything else: who looks sees by the turn whether they are those that it waits for. So neither a fence nor a
+// Numbers with the turn that they are of beside them, 8 bytes, each of which arrives whole and in no order with
+// anything else: who looks sees by the turn whether they are those that it waits for. So neither a fence nor a
 // barrier of the device lies between a store and its readers.
 DEVICE void turn_send(uint64_t *to, float value, uint32_t turn)
 {
@@ -294,7 +295,8 @@ DEVICE float cluster_load(const float *own, uint32_t rank)
     return value;
 }
 
-// A number into another block of the cluster, at the place that `own` is here: seen there after a barrier of the cluster.
+// A number into another block of the cluster, at the place that `own` is here: seen there after a barrier of
+// the cluster.
 DEVICE void cluster_store(float *own, uint32_t rank, float value)
 {
 #if __CUDA_ARCH__ >= 900

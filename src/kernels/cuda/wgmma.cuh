@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Products of a warpgroup (128 threads, sm_90a): D[64][N] += A[64][16] B[16][N], D in registers, B in
-// shared memory, A in either. They run beside what follows them until the group they were committed to has been waited for;
-// up to then no register of A or D may be touched. Warp w of the four has rows 16 w .. 16 w + 15, in them
-// lanes hold A as mma.cuh says of m16n8k16 and D likewise, columns 8 i .. 8 i + 7 in d[4 i .. 4 i + 3].
+// shared memory, A in either. They run beside what follows them until the group they were committed to has been
+// waited for; up to then no register of A or D may be touched. Warp w of the four has rows 16 w .. 16 w + 15,
+// in them lanes hold A as mma.cuh says of m16n8k16 and D likewise, columns 8 i .. 8 i + 7 in d[4 i .. 4 i + 3].
 //
 // B is N rows of 64 16-bit numbers (128 bytes), eight rows after the other in pieces of 1024 bytes that begin at
 // multiples of 1024; 16 bytes at place i of row n stand at place i ^ (n % 8) (PTX ISA, "128-byte swizzle").
 //
-// Of B that lies the other way round (wgmma_across_*) a row is one of the 16 of the product, and has 64 of the N columns:
-// pieces of eight rows as above, and whole matrices of 64 columns one after the other (PTX ISA, "MN-major").
+// Of B that lies the other way round (wgmma_across_*) a row is one of the 16 of the product, and has 64 of the
+// N columns: pieces of eight rows as above, and whole matrices of 64 columns one after the other (PTX ISA,
+// "MN-major").
 #ifndef WEFT_KERNELS_CUDA_WGMMA_CUH
 #define WEFT_KERNELS_CUDA_WGMMA_CUH
 
@@ -26,7 +27,8 @@ DEVICE uint64_t wgmma_further(uint64_t matrix, uint32_t bytes)
     return matrix & 0xffffffff00000000u | ((uint32_t)matrix + bytes / 16);
 }
 
-// Where B begins that lies the other way round; its 64s of columns are `columns_bytes` apart, 16 rows 2048 bytes further.
+// Where B begins that lies the other way round; its 64s of columns are `columns_bytes` apart, 16 rows 2048
+// bytes further.
 DEVICE uint64_t wgmma_matrix_across(uint32_t shared_address, uint32_t columns_bytes)
 {
     return (uint64_t)1 << 62 | (uint64_t)64 << 32 | (uint64_t)(columns_bytes >> 4) << 16 |

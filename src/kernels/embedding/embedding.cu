@@ -2,8 +2,8 @@
 // Rows of a table in any format: a warp decodes 32 format blocks of one token's row, a lane each, with the
 // decoders of src/formats/ themselves, and writes them side by side.
 //
-// Constants: FORMAT (weft_dtype), ELEMS (of a format block), BYTES (likewise), Y_DTYPE, SCALE_DTYPE (of scales and biases beside the
-// table; 0: there are none)
+// Constants: FORMAT (weft_dtype), ELEMS (of a format block), BYTES (likewise), Y_DTYPE, SCALE_DTYPE (of scales
+// and biases beside the table; 0: there are none)
 #define _Static_assert static_assert
 #include "src/formats/formats.h"
 #include "src/formats/iq_grids.c"

@@ -110,8 +110,8 @@ static void *given(struct check_case *c, weft_dtype dtype, float *x, int64_t cou
     return to;
 }
 
-// Exact problems may have adapters, which the oracle merges. (Merged weights are no f32 any more: what that costs is below
-// the bound of a product.)
+// Exact problems may have adapters, which the oracle merges. (Merged weights are no f32 any more: what that
+// costs is below the bound of a product.)
 static void draw_adapters(struct check_case *c, struct problem *p)
 {
     const weft_experts_desc *desc = &p->desc;

@@ -2,7 +2,8 @@
 // Appending to a paged KV cache: keys (and queries, in place) are rotated, keys and values converted and
 // stored. A block does one head of one token: first the KV heads, then those of q.
 //
-// Constants: ROTATE, STYLE (weft_rope_style), GROWS (queries do, with their position), KV_DTYPE, X_DTYPE, Q_DTYPE (of q_out)
+// Constants: ROTATE, STYLE (weft_rope_style), GROWS (queries do, with their position), KV_DTYPE, X_DTYPE,
+// Q_DTYPE (of q_out)
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/kv/kv_device.h"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Appending to a cache of any format and layout. A block does one head of one token: first the keys of the KV heads, then
-// their values, then the heads of q. Numbers lie in shared memory, rotated; a thread encodes an element, or 32 to a block.
+// Appending to a cache of any format and layout. A block does one head of one token: first the keys of the KV
+// heads, then their values, then the heads of q. Numbers lie in shared memory, rotated; a thread encodes an
+// element, or 32 to a block.
 //
-// Constants: ROTATE, STYLE (weft_rope_style), GROWS (queries do, with their position), X_DTYPE, Q_DTYPE (of q_out) and for keys and values FORMAT, ELEMS, BYTES
-// (of a block), DIM, INNER, SCALING (weft_kv_scaling).
+// Constants: ROTATE, STYLE (weft_rope_style), GROWS (queries do, with their position), X_DTYPE, Q_DTYPE (of
+// q_out) and for keys and values FORMAT, ELEMS, BYTES (of a block), DIM, INNER, SCALING (weft_kv_scaling).
 #define _Static_assert static_assert
 #include "src/formats/iq_grids.c"
 #include "src/kernels/cuda/block.cuh"

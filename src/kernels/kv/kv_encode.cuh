@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Numbers into the formats of a cache, as the encoders of src/formats/ round them: an element, or 32 to a block that has
-// its scale. FORMAT is a value of weft_dtype. To the bit as on the CPU, where the text is compiled without contraction.
+// Numbers into the formats of a cache, as the encoders of src/formats/ round them: an element, or 32 to a block
+// that has its scale. FORMAT is a value of weft_dtype. To the bit as on the CPU, where the text is compiled
+// without contraction.
 #ifndef WEFT_KERNELS_KV_ENCODE_CUH
 #define WEFT_KERNELS_KV_ENCODE_CUH
 

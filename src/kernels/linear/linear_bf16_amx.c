@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Weights of 16 bits, and of f32 that may be rounded, by bf16 activations for many rows of X (prefill), on the tiles of AMX: sixteen times the
-// products of vdpbf16ps a cycle, so what counts is to feed them.
+// Weights of 16 bits, and of f32 that may be rounded, by bf16 activations for many rows of X (prefill), on the
+// tiles of AMX: sixteen times the products of vdpbf16ps a cycle, so what counts is to feed them.
 //
 //      w[16 rows][step]   16 rows x 32 columns: rows of W as they lie, F16 and F32 rounded to bf16. Rows of bf16 that begin
 //                         with a line are read in place
@@ -8,10 +8,11 @@
 //      acc[x][w]          16 rows of W x 16 rows of X: a sum of its own of a chunk, turned when it is stored, with the
 //                         last chunk
 //
-// A chunk of W and the rows of X come from the second-level cache. Sums stay in tiles for a chunk of 1024 columns: shorter
-// chunks of W would lie in the first cache, but sums that are loaded and stored for each cost more than that gives
-// (NOTES.md). The next chunk is asked for meanwhile, a few lines at a time, as a burst would take all line buffers of the
-// core. Two tiles of W by two of X make four sums: a tile that is loaded is multiplied twice.
+// A chunk of W and the rows of X come from the second-level cache. Sums stay in tiles for a chunk of 1024
+// columns: shorter chunks of W would lie in the first cache, but sums that are loaded and stored for each cost
+// more than that gives (NOTES.md). The next chunk is asked for meanwhile, a few lines at a time, as a burst
+// would take all line buffers of the core. Two tiles of W by two of X make four sums: a tile that is loaded is
+// multiplied twice.
 #include "src/kernels/cpu/amx.h"
 #include "src/kernels/linear/linear_bf16_avx512.h"
 #include "src/kernels/linear/linear_store.h"
@@ -34,8 +35,8 @@ struct panel {
     float total[TILE_COLS / 16][SIXTEENS][16][16]; // of the chunks, where there are more
 };
 
-// Rows [m, m + rows) of one sixteen: its tiles of 32 columns lie one after another, in a tile pair beside pair, in a pair
-// row beside row.
+// Rows [m, m + rows) of one sixteen: its tiles of 32 columns lie one after another, in a tile pair beside pair,
+// in a pair row beside row.
 WEFT__INLINE void narrow_sixteen(const void *x, weft_dtype dtype, int64_t at, int64_t x_stride,
                                  int32_t rows, int64_t cols, int32_t m, uint16_t *to,
                                  int64_t stride)
@@ -152,8 +153,8 @@ static void finish(const struct weft__linear_call *call, struct panel *p, struct
         finish_tile(call, p, b);
 }
 
-// The panel by the sixteen rows of X at x[0] and the sixteen at x[1], both from the chunk's first column on. Tiles multiply
-// while vectors finish the block before.
+// The panel by the sixteen rows of X at x[0] and the sixteen at x[1], both from the chunk's first column on.
+// Tiles multiply while vectors finish the block before.
 static void multiply_chunk(const struct weft__linear_call *call, struct panel *p, struct w_tiles w,
                            const uint16_t *const x[2], int64_t steps, struct ahead *ahead,
                            struct block *before)
@@ -213,8 +214,8 @@ static struct w_tiles tiles_in_rows(const struct weft__linear_call *call, int64_
         {first, first + 16 * call->weight_stride_bytes}, call->weight_stride_bytes, TILE_ROW_BYTES};
 }
 
-// The panel at `row` by rows [col, col + cols) of X, at most a tile; col is a multiple of X_ROWS. The last block is left in
-// `block`.
+// The panel at `row` by rows [col, col + cols) of X, at most a tile; col is a multiple of X_ROWS. The last
+// block is left in `block`.
 WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, struct panel *p, int64_t row,
                                  int64_t last, int32_t col, int32_t cols, struct block *block,
                                  load_fn *load, int bytes, bool as_it_lies)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Weights of 16 bits, and of f32 that may be rounded, by bf16 activations for many rows of X (prefill): vdpbf16ps multiplies twice as many
-// numbers as an f32 multiplication of the same width. Panels of 64 rows of W are turned round for each
-// chunk of columns, so that a lane is a row of W and a broadcast pair of x meets 64 rows.
+// Weights of 16 bits, and of f32 that may be rounded, by bf16 activations for many rows of X (prefill):
+// vdpbf16ps multiplies twice as many numbers as an f32 multiplication of the same width. Panels of 64 rows of W
+// are turned round for each chunk of columns, so that a lane is a row of W and a broadcast pair of x meets 64
+// rows.
 //
 //      w[pair][vector]      16 rows x 2 columns
 //      acc[row of X][vector] 16 rows of f32, kept over the chunks
@@ -122,8 +123,8 @@ void weft__linear_narrow_rows_avx512bf16(const void *x, weft_dtype dtype, int64_
             _mm512_storeu_si512(to + i, bf16_row(x, dtype, r * x_stride + i, cols - i));
 }
 
-// A chunk of a panel of W on its way, a block of 16 rows by 32 columns after another: asked for, then turned round, beside
-// the products of the chunk before.
+// A chunk of a panel of W on its way, a block of 16 rows by 32 columns after another: asked for, then turned
+// round, beside the products of the chunk before.
 struct coming {
     __m512i (*w)[VECTORS];     // NULL: it is only asked for, for whoever reads it next
     const unsigned char *from; // its first row and column
@@ -193,7 +194,8 @@ WEFT__INLINE void turn_block(const struct coming *c, int32_t b, load_fn *load, i
     }
 }
 
-// What is to be done of it beside step `step` of `steps`: its lines are asked for in the first half, and come in the second.
+// What is to be done of it beside step `step` of `steps`: its lines are asked for in the first half, and come
+// in the second.
 WEFT__INLINE void advance(struct coming *c, int32_t step, int32_t steps, load_fn *load, int bytes)
 {
     const int32_t asked = 2 * (step + 1) * BLOCKS / steps, turned = asked - BLOCKS;
@@ -252,8 +254,9 @@ WEFT__INLINE void store_sums(const struct weft__linear_call *call, struct panel 
                    rows);
 }
 
-// A panel of `rows` rows of W by `cols` rows of X from `col` on, of which `there` exist. Sixes are whole in memory; of single
-// rows those past the last repeat it. What the next rows are is asked for meanwhile: of sixes line by line.
+// A panel of `rows` rows of W by `cols` rows of X from `col` on, of which `there` exist. Sixes are whole in
+// memory; of single rows those past the last repeat it. What the next rows are is asked for meanwhile: of sixes
+// line by line.
 WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call *call,
                                  const struct chunk *chunk, int64_t row, int64_t rows, int32_t col,
                                  int32_t there, int64_t at, int cols, bool sixes)

@@ -195,7 +195,8 @@ struct sizes {
     float *w;  // [cols]
 };
 
-// |x| of row m. Rounding an activation to 8 bits can add half a step, or all of it in a group so small that it becomes zero.
+// |x| of row m. Rounding an activation to 8 bits can add half a step, or all of it in a group so small that it
+// becomes zero.
 static void size_x(const struct problem *p, int32_t m, double *to)
 {
     const bool rounded =
@@ -234,7 +235,8 @@ static struct sizes make_sizes(struct check_case *c, const struct problem *p)
     return sizes;
 }
 
-// Has a row a weight that linear.h excepts where weights become f16? (|w| as it is there: the magnitudes of both terms.)
+// Has a row a weight that linear.h excepts where weights become f16? (|w| as it is there: the magnitudes of
+// both terms.)
 static bool beyond_f16(const struct problem *p, const struct sizes *sizes)
 {
     for (int64_t k = 0; k < p->desc.cols; k++)

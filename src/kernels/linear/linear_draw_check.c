@@ -88,8 +88,8 @@ static void draw_steady_extents(struct check_case *c, struct problem *p)
         p->desc.flags |= WEFT_LINEAR_BATCH_INVARIANT;
 }
 
-// Slices of one tile and of several, units of which blocks have one and more; now and then few rows of X, so long that kernels
-// for few have no room for them.
+// Slices of one tile and of several, units of which blocks have one and more; now and then few rows of X, so
+// long that kernels for few have no room for them.
 static void draw_sliced_extents(struct check_case *c, struct problem *p, int64_t block)
 {
     const bool few = check_range(c, 0, 2) == 0;

@@ -191,8 +191,9 @@ WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, 
     }
 }
 
-// One row of X by plain rows of W, one after the other: a single stream, which the hardware reads ahead better than tiles
-// are asked for (NOTES.md), as long as X stays in the first cache beside it and one chain of sums keeps up.
+// One row of X by plain rows of W, one after the other: a single stream, which the hardware reads ahead better
+// than tiles are asked for (NOTES.md), as long as X stays in the first cache beside it and one chain of sums
+// keeps up.
 WEFT__INLINE bool weft__f32_is_stream(const struct weft__linear_call *call,
                                       struct weft__f32_format format)
 {
@@ -200,8 +201,8 @@ WEFT__INLINE bool weft__f32_is_stream(const struct weft__linear_call *call,
            call->cols <= WEFT__F32_NEAR_COLS;
 }
 
-// Of a CPU that asks far ahead: how many plain rows of W go together by one row of X, or by up to four, where not tiles of four
-// do (0). Asked for so, rows are a single stream with more of X, too.
+// Of a CPU that asks far ahead: how many plain rows of W go together by one row of X, or by up to four, where
+// not tiles of four do (0). Asked for so, rows are a single stream with more of X, too.
 WEFT__INLINE int weft__f32_together(const struct weft__linear_call *call,
                                     struct weft__f32_format format)
 {

@@ -159,8 +159,8 @@ WEFT__INLINE void weft__f32_gemm(const struct weft__linear_call *call, int64_t r
                 call->batch - col < tile ? call->batch - col : tile, decode);
 }
 
-// A few rows of X by rows of W that are no tiles of four, asked for far ahead, from row0 on; the first that it leaves. Not inlined:
-// tiles keep their text.
+// A few rows of X by rows of W that are no tiles of four, asked for far ahead, from row0 on; the first that it
+// leaves. Not inlined: tiles keep their text.
 #define WEFT__LINEAR_F32_FAR(weight, isa, bytes32, part)                                           \
     __attribute__((noinline)) static int64_t weft__linear_##weight##_f32_far_##isa(                \
         const struct weft__linear_call *call, int64_t row0, int64_t row1)                          \

@@ -48,8 +48,8 @@ struct weft__linear_call {
     const unsigned char *weight;
     int64_t weight_stride_bytes;
     int64_t rows, cols;
-    const unsigned char *
-        next; // weights that are read after row next_from - 1, where it is not those behind; or NULL
+    // Weights that are read after row next_from - 1, where it is not those behind; or NULL.
+    const unsigned char *next;
     int64_t next_from;
     bool asks_far; // struct weft__cpu
     bool many; // the run has so many rows of X that their last bits may differ from those of a few
@@ -67,22 +67,23 @@ struct weft__linear_call {
     const float *bias;     // or NULL
     const float *residual; // or NULL
     int64_t residual_stride;
-    weft__take_fn
-        *take; // is given the results in place of y, or NULL; only where the kernel `delivers`
+    // Is given the results in place of y, or NULL; only where the kernel `delivers`.
+    weft__take_fn *take;
     void *taker;
 };
 
 typedef void weft__linear_fn(const struct weft__linear_call *call, int64_t row0, int64_t row1);
 
-// Rounds rows [m, m + rows) of X, of which x is the first, f32 or bf16 already, to bf16, to nearest even, and puts them where
-// the kernel wants them in `to`, which has room for WEFT__BF16_ROWS - 1 rows of `stride` elements more than there are. Numbers
-// below 2^-126 are zero: vdpbf16ps takes them so. What follows a row up to a multiple of 32 columns becomes zero.
+// Rounds rows [m, m + rows) of X, of which x is the first, f32 or bf16 already, to bf16, to nearest even, and
+// puts them where the kernel wants them in `to`, which has room for WEFT__BF16_ROWS - 1 rows of `stride`
+// elements more than there are. Numbers below 2^-126 are zero: vdpbf16ps takes them so. What follows a row up
+// to a multiple of 32 columns becomes zero.
 typedef void weft__narrow_fn(const void *x, weft_dtype dtype, int64_t x_stride, int32_t rows,
                              int64_t cols, int32_t m, uint16_t *to, int64_t stride);
 enum { WEFT__BF16_ROWS = 16, WEFT__BF16_SIXES = 6 };
 
-// Lays `rows` rows of W, at most a panel, `stride_bytes` apart, as a panel at `to` (linear_packed.h). Reads nothing past a
-// row's last block.
+// Lays `rows` rows of W, at most a panel, `stride_bytes` apart, as a panel at `to` (linear_packed.h). Reads
+// nothing past a row's last block.
 typedef void weft__pack_fn(weft_dtype dtype, const unsigned char *weight, int64_t stride_bytes,
                            int64_t rows, int64_t cols, unsigned char *to);
 
@@ -93,8 +94,8 @@ struct weft__linear_kernel {
     int32_t row_step; // a task's rows are a multiple of it, except the last task's
     int32_t min_batch,
         max_batch; // the rows of X that it is best for (none: max_batch 0); it serves any number
-    bool
-        delivers; // gives its results to call->take, a few rows of X by a panel at a time, from the first cache
+    // Gives its results to call->take, a few rows of X by a panel at a time, from the first cache.
+    bool delivers;
     bool few_planes; // reads the planes that rounded rows have for a few rows of X
     bool planes;     // takes scales and biases beside the codes
     weft__linear_fn *run;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What lies in a chunk of a panel of 16 rows (linear_packed.h), unpacked into registers a group of 32 columns at a time:
-// for each format what serves all groups of a chunk (begin_*), then a group's weights and their scales (unpack_*).
+// What lies in a chunk of a panel of 16 rows (linear_packed.h), unpacked into registers a group of 32 columns
+// at a time: for each format what serves all groups of a chunk (begin_*), then a group's weights and their
+// scales (unpack_*).
 #ifndef WEFT_KERNELS_LINEAR_PACKED_GROUPS_AVX512_H
 #define WEFT_KERNELS_LINEAR_PACKED_GROUPS_AVX512_H
 

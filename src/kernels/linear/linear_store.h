@@ -7,9 +7,9 @@
 
 enum { WEFT__STORES_AHEAD = 10 };
 
-// Asks for what rows [row, row + n) of W by row m of X are stored to, WEFT__STORES_AHEAD rows of X before that: they are whole
-// rows of Y apart, so each line is in memory or the last cache, and at strides of powers of two the first cache has room for
-// few of them at a time.
+// Asks for what rows [row, row + n) of W by row m of X are stored to, WEFT__STORES_AHEAD rows of X before that:
+// they are whole rows of Y apart, so each line is in memory or the last cache, and at strides of powers of two
+// the first cache has room for few of them at a time.
 WEFT__INLINE void weft__linear_fetch_stores(const struct weft__linear_call *call, int32_t m,
                                             int64_t row, int64_t n)
 {

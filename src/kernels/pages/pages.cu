@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Moving pages. First, where pages become owned, one thread decides pair after pair; then a block moves a pair's head, in
-// units as large as addresses and strides allow.
+// Moving pages. First, where pages become owned, one thread decides pair after pair; then a block moves a
+// pair's head, in units as large as addresses and strides allow.
 //
 // Constants: UNIT, bytes: 16, 4, 2 or 1
 #include "src/kernels/cuda/memory.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Holds moved pages against plain loops over the elements that kv.h says a page has: every byte of both caches, what lies
-// between pages and heads included, tables and references.
+// Holds moved pages against plain loops over the elements that kv.h says a page has: every byte of both caches,
+// what lies between pages and heads included, tables and references.
 #include "src/kernels/check.h"
 #include "src/kernels/pages/pages_kernel.h"
 
@@ -49,7 +49,8 @@ static int64_t bytes_of(weft_dtype dtype, int64_t elems)
     return elems / weft_dtype_block_elems(dtype) * weft_dtype_block_bytes(dtype);
 }
 
-// Where a cache's planes lie: packed or with gaps, slots before heads, keys and values of a page side by side, values in keys.
+// Where a cache's planes lie: packed or with gaps, slots before heads, keys and values of a page side by side,
+// values in keys.
 static void draw_cache(struct check_case *c, struct problem *p, int cache)
 {
     const weft_kv_layout *layout = &p->desc.layout;

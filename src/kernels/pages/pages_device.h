@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where the bytes of pages are, as the host and devices say it: plain C, strides in bytes. A plane is keys, values, or the
-// scales of either; its head h of page p is `groups` times `rows` pieces of `piece` bytes.
+// Where the bytes of pages are, as the host and devices say it: plain C, strides in bytes. A plane is keys,
+// values, or the scales of either; its head h of page p is `groups` times `rows` pieces of `piece` bytes.
 #ifndef WEFT_KERNELS_PAGES_DEVICE_H
 #define WEFT_KERNELS_PAGES_DEVICE_H
 

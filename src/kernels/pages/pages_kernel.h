@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The contract of kernels that move pages: rows [row0, row1) of a run whose arguments have been checked and settled; row r is
-// head r % heads of pair r / heads. Serial. A pair that names a page outside its cache moves nothing.
+// The contract of kernels that move pages: rows [row0, row1) of a run whose arguments have been checked and
+// settled; row r is head r % heads of pair r / heads. Serial. A pair that names a page outside its cache moves
+// nothing.
 #ifndef WEFT_KERNELS_PAGES_KERNEL_H
 #define WEFT_KERNELS_PAGES_KERNEL_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Ceilings of a device: reading memory, f32 multiply-adds, int8 dot products, matrix products of f16. Whole numbers are added up, so
-// that the order does not matter.
+// Ceilings of a device: reading memory, f32 multiply-adds, int8 dot products, matrix products of f16. Whole
+// numbers are added up, so that the order does not matter.
 //
 // Constants: KIND (weft_probe_kind), WGMMA (1: matrix products of warpgroups, sm_90a)
 #include "src/kernels/cuda/block.cuh"

@@ -8,8 +8,8 @@
 enum { SPLIT_HALF, INTERLEAVED };
 
 // cos and sin of a position, step by step as weft__rope_angles() (rope_angles.c) forms them; compiled
-// without contraction the results are the same bits. QUICK: two small terms are multiplied by what the others divide by, which is
-// sooner done, and may differ from them in the last bit of a double.
+// without contraction the results are the same bits. QUICK: two small terms are multiplied by what the others
+// divide by, which is sooner done, and may differ from them in the last bit of a double.
 template <bool QUICK = false> DEVICE float2 rope_angle(int32_t position, double turns, float factor)
 {
     const double two_pi = 6.283185307179586476925;

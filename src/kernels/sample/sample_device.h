@@ -29,8 +29,8 @@ struct weft__sample_device_args {
     struct weft__sample_device_params *next;         // or null
     int32_t *tokens;
     float *logprobs; // or null
-    uint64_t
-        *best; // [rows][WEFT__SAMPLE_PARTS]: key of a logit above, ~id below; 0: none is finite
+    // [rows][WEFT__SAMPLE_PARTS]: key of a logit above, ~id below; 0: none is finite.
+    uint64_t *best;
     float *cleaned;  // [rows][vocab]
     int32_t *counts; // [rows][vocab]
     int32_t vocab;

@@ -7,7 +7,7 @@
 #include "src/kernels/token/token_attend.cuh"
 
 // The next unit's sums, lane l those of row l; units of Q, K, V: of row l % 16. In the order of tiles, as stream_sum()
-// (linear_stream.cuh) adds them: `first` is the slot of the unit's first tile.
+// (linear_stream_deliver.cuh) adds them: `first` is the slot of the unit's first tile.
 struct delivery {
     uint32_t next; // unit of the launch
     uint32_t seq;  // first slot of the next unit

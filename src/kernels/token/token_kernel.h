@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A whole token as one launch (token.cu): which launches of a program it can take the place of.
 //
-// Contract: what the launches wrote that anybody reads behind them is written with the same bits: keys and values in the cache,
-// and the residual stream. The rounded rows and the queries between them are not.
+// Contract: what the launches wrote that anybody reads behind them is written with the same bits: keys and
+// values in the cache, and the residual stream. The rounded rows and the queries between them are not.
 #ifndef WEFT_KERNELS_TOKEN_KERNEL_H
 #define WEFT_KERNELS_TOKEN_KERNEL_H
 
@@ -37,8 +37,8 @@ struct weft__token_plan {
     char why[160];       // not, where there is none
 };
 
-// Finds the run of layers of a dense model: attention of one new token that appends, O, gate and up, down, and Q, K, V of the next
-// layer, again and again. False with the reason.
+// Finds the run of layers of a dense model: attention of one new token that appends, O, gate and up, down, and
+// Q, K, V of the next layer, again and again. False with the reason.
 bool weft__token_find(const struct weft__token_seen *seen, int32_t count,
                       const struct weft__cuda_limits *limits, struct weft__token_plan *plan);
 
@@ -46,12 +46,12 @@ bool weft__token_find(const struct weft__token_seen *seen, int32_t count,
 void weft__token_step(const struct weft__token_plan *plan, const void *layers, void *words,
                       struct weft__cuda_step *step);
 
-// Up to how many keys of a text the one launch is chosen unasked for (token_devices.def), on a device of that name for matrices of
-// that format (0: of any) that divide so unevenly; 0: never.
+// Up to how many keys of a text the one launch is chosen unasked for (token_devices.def), on a device of that
+// name for matrices of that format (0: of any) that divide so unevenly; 0: never.
 int64_t weft__token_most_keys(const char *device, int32_t format, int32_t uneven);
 
-// A sample of what weft__token_find() asks for: of an 8B Llama's layers in a block format, V and down of some in a second one or 0;
-// even: WEFT_EVEN.
+// A sample of what weft__token_find() asks for: of an 8B Llama's layers in a block format, V and down of some
+// in a second one or 0; even: WEFT_EVEN.
 void weft__token_sample(weft_dtype format, weft_dtype second, int32_t even,
                         struct weft__cuda_kernel *kernel);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The layers of a dense model among the launches of a program (token_layers_cuda.c), for the one launch that takes their place.
+// The layers of a dense model among the launches of a program (token_layers_cuda.c), for the one launch that
+// takes their place.
 #ifndef WEFT_KERNELS_TOKEN_LAYERS_H
 #define WEFT_KERNELS_TOKEN_LAYERS_H
 
@@ -9,12 +10,14 @@ enum {
     WEFT__TOKEN_LAUNCHES = 5
 }; // of a layer: attention, O, gate and up, down, the next one's Q, K, V
 
-// The kernels of all layers: of down in the first format and in the second, of Q, K, V by one launch and, of Q and K, by two.
+// The kernels of all layers: of down in the first format and in the second, of Q, K, V by one launch and, of Q
+// and K, by two.
 struct weft__token_met {
     const struct weft__cuda_kernel *attention, *o, *up, *down[2], *last_down, *qkv[2], *v;
 };
 
-// Finds the layers among `count` launches: plan->first and count, what the layers read and write, the arguments. False with the reason.
+// Finds the layers among `count` launches: plan->first and count, what the layers read and write, the
+// arguments. False with the reason.
 bool weft__token_take_layers(const struct weft__token_seen *seen, int32_t count,
                              struct weft__token_met *met, struct weft__token_plan *plan);
 

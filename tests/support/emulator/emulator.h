@@ -74,7 +74,8 @@ struct emulated {
     bool (*mbarrier_ended)(uint32_t barrier, uint32_t parity);
     void (*engine)(const struct emulated_copy *copy);
 
-    // Products of a warpgroup, each warp for itself: kept with what the lanes brought (copied, `bytes` of it), until waited for.
+    // Products of a warpgroup, each warp for itself: kept with what the lanes brought (copied, `bytes` of it),
+    // until waited for.
     void (*product)(const void *mine, size_t bytes, emulated_together *all);
     void (*product_group_end)(void);
     void (*product_wait)(int32_t left);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The compiler of the emulator: g++ in the place of NVRTC. Texts lie in a folder of the process, programs in a folder below, so
-// that those that say what the machine does (emulator.h) are found in EMULATOR_DEVICE before them.
+// The compiler of the emulator: g++ in the place of NVRTC. Texts lie in a folder of the process, programs in a
+// folder below, so that those that say what the machine does (emulator.h) are found in EMULATOR_DEVICE before
+// them.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

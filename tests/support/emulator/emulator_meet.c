@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What threads do together: lanes of a warp meet, threads of a block and of a cluster wait for each other. Who comes last does
-// what there is to do and lets the others go on.
+// What threads do together: lanes of a warp meet, threads of a block and of a cluster wait for each other. Who
+// comes last does what there is to do and lets the others go on.
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,8 +5,8 @@
 
 #include "tests/support/emulator/emulator_inside.h"
 
-// Static shared memory is thread-local memory of a kernel's library, far above 2^32: its addresses are counted from 1 MiB
-// below a word there, on 1024 bytes.
+// Static shared memory is thread-local memory of a kernel's library, far above 2^32: its addresses are counted
+// from 1 MiB below a word there, on 1024 bytes.
 #define MARKER (EMULATED_STATIC + (1u << 20))
 
 uint32_t emulator_shared_address(const void *pointer)
@@ -89,8 +89,8 @@ void emulator_copy_wait(int32_t left)
     fiber->num_copies = kept;
 }
 
-// A barrier in shared memory: the phase's parity in the top bit, 31 bits of bytes to come, 16 of arrivals to come, 16 of arrivals
-// of every phase.
+// A barrier in shared memory: the phase's parity in the top bit, 31 bits of bytes to come, 16 of arrivals to
+// come, 16 of arrivals of every phase.
 struct mbarrier {
     uint32_t parity, arrivals, pending;
     int32_t bytes;

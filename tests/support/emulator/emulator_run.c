@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Launches: clusters one after the other, the blocks of a cluster on threads of their own, the threads of a block as fibers
-// that take turns in an order which the seed decides (EMULATOR_SEED).
+// Launches: clusters one after the other, the blocks of a cluster on threads of their own, the threads of a
+// block as fibers that take turns in an order which the seed decides (EMULATOR_SEED).
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sched.h>
@@ -113,8 +113,8 @@ void emulator_wait_for(const char *what)
     emulator_yield();
 }
 
-// What a thread of the host has for the fibers of its blocks: their stacks, and where fibers whose thread has ended wait for
-// the thread of a block to come, so that each is made once (two system calls).
+// What a thread of the host has for the fibers of its blocks: their stacks, and where fibers whose thread has
+// ended wait for the thread of a block to come, so that each is made once (two system calls).
 struct home {
     char *stacks;
     struct {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A stand-in for the CUDA driver, NVRTC and cuBLASLt: the entry points that weft opens, on memory of the host. Kernels
-// are compiled to a name and launched into a log, products likewise; copies and fills are done; streams, events and graphs
-// keep order. Tests load it through WEFT_CUDA_DRIVER, WEFT_CUDA_NVRTC and WEFT_CUDA_CUBLASLT and steer it through `standin`.
+// are compiled to a name and launched into a log, products likewise; copies and fills are done; streams, events
+// and graphs keep order. Tests load it through WEFT_CUDA_DRIVER, WEFT_CUDA_NVRTC and WEFT_CUDA_CUBLASLT and
+// steer it through `standin`.
 #ifndef WEFT_TESTS_STANDIN_H
 #define WEFT_TESTS_STANDIN_H
 
@@ -29,8 +30,8 @@ struct standin {
     int lost;           // result of everything that touches the device
     bool fail_compile;  // NVRTC refuses the text
     bool blas_fails_create, blas_finds_nothing; // cuBLASLt
-    int64_t
-        blas_fails; // the n-th product from now (1 = the next) is refused, and all behind it; 0 = none
+    // The n-th product from now (1 = the next) is refused, and all behind it; 0 = none.
+    int64_t blas_fails;
     // What happened.
     int64_t allocations, live_allocations, frees, copies, fills, synchronisations, compiles, loads;
     int64_t blas_asked, live_blas;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A stand-in for cuBLASLt (WEFT_CUDA_CUBLASLT): products on memory of the host, in the order of the stream. A descriptor
-// is a few words; an algorithm is the number of rows of X that it was chosen for.
+// A stand-in for cuBLASLt (WEFT_CUDA_CUBLASLT): products on memory of the host, in the order of the stream. A
+// descriptor is a few words; an algorithm is the number of rows of X that it was chosen for.
 #include <stdlib.h>
 
 #include "src/backend/cuda/cuda_blaslt.h"

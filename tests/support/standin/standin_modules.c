@@ -14,8 +14,8 @@ struct CUmod_st {
     struct CUfunc_st function;
 };
 
-// With the emulator a program keeps its texts till it is compiled; machine code is STANDIN_MAGIC, the text's name, a zero byte
-// and the library.
+// With the emulator a program keeps its texts till it is compiled; machine code is STANDIN_MAGIC, the text's
+// name, a zero byte and the library.
 struct nvrtcProgram_st {
     char name[256], log[4096];
     const char *text, *const *headers, *const *header_names;

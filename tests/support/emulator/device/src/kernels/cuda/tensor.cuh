@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Numbers and sums of tensor cores. What they add they first cut off where the largest ends, and the sum likewise: what was
-// seen on an H200, f16 sums of 64 keys that were off by more than roundings to nearest explain, and what others report.
+// Numbers and sums of tensor cores. What they add they first cut off where the largest ends, and the sum
+// likewise: what was seen on an H200, f16 sums of 64 keys that were off by more than roundings to nearest
+// explain, and what others report.
 #ifndef WEFT_TESTS_EMULATOR_TENSOR_CUH
 #define WEFT_TESTS_EMULATOR_TENSOR_CUH
 

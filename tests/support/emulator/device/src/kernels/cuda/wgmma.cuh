@@ -5,7 +5,8 @@
 
 #include "src/kernels/cuda/tensor.cuh"
 
-// A descriptor holds 18 bits of an address: bit 53, which means nothing to the machine, says that it is one of static memory.
+// A descriptor holds 18 bits of an address: bit 53, which means nothing to the machine, says that it is one of
+// static memory.
 DEVICE uint64_t emulated_descriptor(uint32_t shared_address)
 {
     return (uint64_t)(shared_address >= EMULATED_STATIC) << 53 | (shared_address >> 4 & 0x3fff);
@@ -67,7 +68,8 @@ struct wgmma_lane {
 };
 
 // Element (row, k) of a matrix with the 128-byte swizzle (PTX ISA, "Matrix descriptor"): 16 values of k from the place
-// that it names on. K-major: 64 of k a line of 128 bytes, eight rows a piece. Transposed: 64 rows a line, eight of k a piece.
+// that it names on. K-major: 64 of k a line of 128 bytes, eight rows a piece. Transposed: 64 rows a line, eight
+// of k a piece.
 DEVICE uint16_t wgmma_element(uint64_t matrix, int row, int k, bool transposed)
 {
     const uint32_t leading = (uint32_t)(matrix >> 16 & 0x3fff) << 4;
