@@ -11,6 +11,7 @@
 // next block while it goes, as attention_few.h does.
 #include "src/kernels/attention/attention_codes_avx512bf16.h"
 #include "src/kernels/attention/attention_int8.h"
+#include "src/kernels/attention/attention_pairs_ask.h"
 
 weft__attention_scratch_fn weft__attention_scratch_avx512bf16;
 int64_t weft__attention_scratch_avx512bf16(int32_t rows, int32_t head_dim, int32_t v_dim)
@@ -53,63 +54,6 @@ static inline void load_pairs(const struct rows *s, const int lanes)
             }
         }
     }
-}
-
-// Of 8 rows twice as far ahead as of 16, which take twice as long over a key.
-INLINE void ask_near(const int lanes, const char *pool, const int64_t *at, int64_t column)
-{
-    __builtin_prefetch(pool + 2 * (at[lanes == 8 ? 2 * NEAR : NEAR] + column), 0, 3);
-}
-
-INLINE void ask_far(const char *pool, const int64_t *at, int64_t column)
-{
-    __builtin_prefetch(pool + 2 * (at[BLOCK] + column), 0, 2);
-}
-
-INLINE void ask(const char *pool, const int64_t *at, int64_t column)
-{
-    ask_near(4, pool, at, column);
-    ask_far(pool, at, column);
-}
-
-// What of the values' lines is asked for while rows take them: nothing, all, or what the first and the second of two rounds of rows
-// ask for, so that memory is as busy in the second as in the first.
-enum asking { NOTHING, ALL, FIRST_HALF, SECOND_HALF };
-
-// The next line of the next block's values to be asked for, in order of address.
-struct line {
-    const int64_t *at;
-    int32_t column, end;
-};
-
-INLINE struct line first_line(const struct rows *s, const enum asking asks, int32_t g)
-{
-    const int32_t n =
-        asks == ALL ? 2 * PAIRS * g : PAIRS * (asks == SECOND_HALF ? s->groups + g : g);
-    return (struct line){s->values_at + BLOCK + n / s->groups, n % s->groups * GROUP,
-                         s->groups * GROUP};
-}
-
-INLINE void ask_line(const char *pool, struct line *line)
-{
-    __builtin_prefetch(pool + 2 * (*line->at + line->column), 0, 2);
-    line->column += GROUP;
-    const bool over = line->column == line->end;
-    line->at += over;
-    line->column = over ? 0 : line->column;
-}
-
-INLINE void ask_values(const int lanes, const enum asking asks, const char *pool, const int64_t *at,
-                       int64_t column, struct line *line)
-{
-    if (asks == ALL || asks == FIRST_HALF) {
-        ask_near(lanes, pool, at, column);
-        ask_near(lanes, pool, at + 1, column);
-    }
-    if (asks != NOTHING)
-        ask_line(pool, line);
-    if (asks == ALL)
-        ask_line(pool, line);
 }
 
 // Four keys' sums, of which each part of 128 bits is a row's: what lanes come to, keys beside each other.
