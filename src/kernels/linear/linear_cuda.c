@@ -126,9 +126,13 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_Y_DTYPE = (int32_t)(whole ? desc->y_dtype : WEFT_F32),
         .WEFT_SCALE_DTYPE = set->scale_dtype,
         .WEFT_BLOCKS = shape->blocks};
-    return weft__cuda_want(
-        choice, plain ? "src/kernels/linear/linear_numbers.cu" : "src/kernels/linear/linear_few.cu",
-        plain ? "weft_linear_numbers" : "weft_linear_few", WEFT__CUDA_VALUES(linear, constants));
+    static const char *const texts[][2] = {
+        {"src/kernels/linear/linear_few.cu", "weft_linear_few"},
+        {"src/kernels/linear/linear_numbers.cu", "weft_linear_numbers"},
+        {"src/kernels/linear/linear_numbers_some.cu", "weft_linear_numbers_some"}};
+    const int which = shape->terms ? 2 : plain;
+    return weft__cuda_want(choice, texts[which][0], texts[which][1],
+                           WEFT__CUDA_VALUES(linear, constants));
 }
 
 // The passes that runs of up to max_batch rows of X are made of. When a row must not depend on the batch
@@ -216,6 +220,7 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
         (struct weft__linear_matter){.cols = desc->cols,
                                      .block_elems = elems,
                                      .block_bytes = own->block_bytes,
+                                     .brain = part->weight_dtype == WEFT_BF16,
                                      .table = WEFT__LINEAR_TABLE(part->weight_dtype),
                                      .grid_bytes = WEFT__LINEAR_GRID_BYTES(part->weight_dtype),
                                      .numbers = WEFT__LINEAR_SOME_NUMBERS(part->weight_dtype),
@@ -335,6 +340,8 @@ static int32_t add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *
     for (int32_t i = 0; i < set->num_shapes; i++)
         if (set->shapes[i].split == 1)
             wish.few_columns = set->shapes[i].columns;
+        else if (set->shapes[i].terms)
+            wish.matrix.few = set->shapes[i].columns;
     weft__linear_gemm_plan(desc, &wish.matrix, &launch->limits, choice, &set->gemm);
     if (!plain)
         weft__linear_slices_plan(desc, &wish, &launch->limits, choice, &set->slices);

@@ -48,6 +48,7 @@ weft__linear_tier(const struct weft__cuda_limits *limits)
 struct weft__linear_matter {
     int64_t cols;
     int32_t block_elems, block_bytes; // plain elements: 1 and their bytes
+    bool brain;                       // plain elements of bf16
     bool table;                       // codes are places in a table of sixteen
     int32_t grid_bytes; // of shared memory for points of a lattice, beside what a launch asks for
     int32_t numbers;    // of a unit of one of several rounded rows of X
@@ -71,6 +72,7 @@ struct weft__linear_shape {
     bool rounds_x;         // blocks round X themselves
     int32_t launches;      // whose blocks are to share an SM; 0: one
     int32_t spread; // copies of the table of points of a lattice, for as many lanes; 0: one for all
+    bool terms;     // X in three numbers of bf16: linear_numbers_some.cu
     bool x_outside; // X stays in global memory: it is too long
     int32_t shared_bytes;
 };
@@ -105,6 +107,7 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
     int64_t group_blocks = (m->gate ? 2 : 1) * (weft__linear_group_rows(m, s) / 16);
     int64_t sums = 2 * group_blocks * s->warps * s->columns * (s->columns == 1 ? 16 : 20) * 4;
     int64_t x = s->x_outside          ? 0
+                : s->terms            ? s->columns * tiles * tile * 2 * WEFT__LINEAR_TERMS
                 : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
                 : m->exact            ? s->columns * tiles * tile * 4
                 : s->columns == 1
@@ -374,13 +377,49 @@ static inline bool weft__linear_choose_four_bits(const struct weft__linear_matte
     return weft__linear_fits(m, shape, limits);
 }
 
+// Several rows of X by plain bf16: the columns divided among a cluster, as few blocks as have room for X beside rings of three slots or more. Teams
+// are what all groups take least time with, in tiles and what follows a group.
+static inline bool weft__linear_choose_terms(const struct weft__linear_matter *m, int32_t columns,
+                                             const struct weft__cuda_limits *limits,
+                                             struct weft__linear_shape *shape)
+{
+    if (columns != 8 || !m->brain || !weft__linear_is_simple(m) || m->experts || limits->sm < 90)
+        return false;
+    const int64_t tile = weft__linear_tile_cols(m), all = (m->cols + tile - 1) / tile;
+    for (int32_t split = 2; split <= 8; split *= 2)
+        for (int32_t stages = 4; stages >= 3; stages--) {
+            *shape = (struct weft__linear_shape){.columns = columns,
+                                                 .warps = 16,
+                                                 .team = 16,
+                                                 .stages = stages,
+                                                 .split = split,
+                                                 .blocks = 1,
+                                                 .terms = true};
+            shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
+            if (!weft__linear_fits(m, shape, limits))
+                continue;
+            const int64_t clusters = limits->num_sms / split, tiles = (all + split - 1) / split;
+            const int64_t groups = (m->groups + clusters - 1) / clusters;
+            int64_t least = INT64_MAX;
+            for (int32_t team = 16; team >= 2; team /= 2) {
+                const int64_t turns = (groups * team + 15) / 16;
+                const int64_t cost = turns * ((tiles + team - 1) / team + 1);
+                if (cost < least)
+                    least = cost, shape->team = team;
+            }
+            return true;
+        }
+    return false;
+}
+
 // Chooses the shape for passes of `columns` rows of X; false if the device has not the shared memory.
 static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m, int32_t columns,
                                              const struct weft__cuda_limits *limits,
                                              struct weft__linear_shape *shape)
 {
     if (weft__linear_choose_twin(m, columns, limits, shape) ||
-        weft__linear_choose_four_bits(m, columns, limits, shape))
+        weft__linear_choose_four_bits(m, columns, limits, shape) ||
+        weft__linear_choose_terms(m, columns, limits, shape))
         return true;
     int count;
     const int8_t(*list)[3] = weft__linear_blocks_to_try(m, columns, limits, &count);
