@@ -16,6 +16,7 @@
 #define X_ROUNDED      0
 #define DELIVERY_EARLY 0
 
+#include "src/kernels/cuda/bulk.cuh"
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/mma.cuh"
 #include "src/kernels/linear/linear_plain_tile.cuh"
@@ -32,8 +33,9 @@ enum {
     SENDERS = WEFT_SPLIT * WEFT_TEAM,  // of a group
     TURN_NUMBERS = TEAMS * SENDERS * SENT,
     SQUARES_AT = 2 * TURN_NUMBERS,     // of the ranks, behind what two turns have sent
+    BARRIERS_AT = SQUARES_AT + WEFT_SPLIT * COLUMNS,
 };
-static_assert((SQUARES_AT + WEFT_SPLIT * COLUMNS) * 4 <= SUMS_BYTES, "room for what is sent");
+static_assert((BARRIERS_AT + 4) * 4 <= SUMS_BYTES, "room for what is sent");
 
 // Eight columns of a row, and what they are multiplied by; zeros past the last.
 struct eight {
@@ -56,7 +58,7 @@ DEVICE void eight_ask(const struct stream *s, const struct weft__linear_device_a
     const int64_t at = x_row(s, n) * args->x_stride + col;
 #pragma unroll
     for (int32_t k = 0; k < 2; k++) {
-        to->v[k] = make_float4(0, 0, 0, 0), to->w[k] = make_float4(1, 1, 1, 1);
+        to->v[k] = to->w[k] = make_float4(0, 0, 0, 0);
         if (!WHOLE) {
             to->v[k] = first_elements<WEFT_X_DTYPE>(args->x, at + 4 * k, left - 4 * k);
             to->w[k] = norm_factors(args, col + 4 * k, left - 4 * k);
@@ -68,14 +70,18 @@ DEVICE void eight_ask(const struct stream *s, const struct weft__linear_device_a
     }
 }
 
-DEVICE void eight_store(uint8_t *to, const struct eight *from, float plus)
+DEVICE void eight_store(uint8_t *to, const struct eight *from,
+                        const struct weft__linear_device_args *args, float plus)
 {
     float x[8];
 #pragma unroll
     for (int32_t k = 0; k < 2; k++) {
         const float4 v = from->v[k], w = from->w[k];
-        x[4 * k] = v.x * (w.x + plus), x[4 * k + 1] = v.y * (w.y + plus);
-        x[4 * k + 2] = v.z * (w.z + plus), x[4 * k + 3] = v.w * (w.w + plus);
+        x[4 * k] = v.x, x[4 * k + 1] = v.y, x[4 * k + 2] = v.z, x[4 * k + 3] = v.w;
+        if (args->norm_weight) {
+            x[4 * k] *= w.x + plus, x[4 * k + 1] *= w.y + plus;
+            x[4 * k + 2] *= w.z + plus, x[4 * k + 3] *= w.w + plus;
+        }
     }
 #pragma unroll
     for (int32_t term = 0; term < TERMS; term++)
@@ -89,7 +95,7 @@ template <bool WHOLE, int32_t AT_ONCE>
 DEVICE float halves_load(struct stream *s, const struct weft__linear_device_args *args)
 {
     const int32_t halves = s->tiles * 2;
-    const float plus = WHOLE && args->norm_weight ? args->norm_weight_plus : 0.0f;
+    const float plus = WHOLE ? args->norm_weight_plus : 0.0f; // else it is in w
     float square = 0;
 #pragma unroll 1
     for (int32_t first = warp_of_thread(); first < halves; first += AT_ONCE * WEFT_WARPS) {
@@ -104,7 +110,7 @@ DEVICE float halves_load(struct stream *s, const struct weft__linear_device_args
             const int32_t half = first + k * WEFT_WARPS;
             square += squares_of(x[k].v[0]) + squares_of(x[k].v[1]);
             if (half < halves)
-                eight_store(shared_x() + half * HALF_BYTES + s->lane * 16, &x[k], plus);
+                eight_store(shared_x() + half * HALF_BYTES + s->lane * 16, &x[k], args, plus);
         }
     }
     if (halves <= warp_of_thread())
@@ -125,16 +131,33 @@ DEVICE float *shared_squares()
     return shared_sums() + SQUARES_AT;
 }
 
+// Barriers of turns, every other one each: a turn's numbers have come.
+DEVICE uint32_t turn_barrier(int32_t turn)
+{
+    return shared_address(shared_sums() + BARRIERS_AT) + (turn & 1) * 8;
+}
+
+// One thread, when nobody waits for the turn two before any more.
+DEVICE void turn_expect(const struct weft__linear_device_args *args, int32_t turn)
+{
+    const int32_t squares = turn == 0 && args->norm ? WEFT_SPLIT * COLUMNS : 0;
+    barrier_expect(turn_barrier(turn), (uint32_t)(TURN_NUMBERS + squares) * 4);
+}
+
 // After a barrier since x_load().
 DEVICE void squares_send(const struct weft__linear_device_args *args)
 {
-    const int32_t n = (int32_t)threadIdx.x % COLUMNS, to = (int32_t)threadIdx.x / COLUMNS;
+    const int32_t n = (int32_t)threadIdx.x % (COLUMNS / 2) * 2,
+                  to = (int32_t)threadIdx.x / (COLUMNS / 2);
     if (!args->norm || to >= WEFT_SPLIT)
         return;
-    float total = 0;
-    for (int32_t warp = 0; warp < WEFT_WARPS; warp++)
-        total += norm_parts()[n * WEFT_WARPS + warp];
-    cluster_store(shared_squares() + cluster_rank() * COLUMNS + n, (uint32_t)to, total);
+    float2 total = make_float2(0, 0);
+    for (int32_t warp = 0; warp < WEFT_WARPS; warp++) {
+        total.x += norm_parts()[n * WEFT_WARPS + warp];
+        total.y += norm_parts()[(n + 1) * WEFT_WARPS + warp];
+    }
+    cluster_send_2(shared_squares() + cluster_rank() * COLUMNS + n, (uint32_t)to, total,
+                   turn_barrier(0));
 }
 
 DEVICE void tile_multiply(const struct stream *s, const uint8_t *slot, int32_t tile, float acc[4])
@@ -163,7 +186,7 @@ DEVICE void tile_multiply(const struct stream *s, const uint8_t *slot, int32_t t
     }
 }
 
-// What warps of a turn's teams have sent: [team][sender][row of X][row of W].
+// What warps of a turn's teams have sent: [team][sender][row of W][row of X].
 DEVICE float *turn_numbers(int32_t turn)
 {
     return shared_sums() + (turn & 1) * TURN_NUMBERS;
@@ -172,11 +195,13 @@ DEVICE float *turn_numbers(int32_t turn)
 DEVICE void sums_send(const struct stream *s, int32_t turn, const float acc[4])
 {
     const int32_t sender = (int32_t)cluster_rank() * WEFT_TEAM + s->warp;
-    float *at = turn_numbers(turn) + (team_of_thread() * SENDERS + sender) * SENT;
+    float *at =
+        turn_numbers(turn) + (team_of_thread() * SENDERS + sender) * SENT + s->lane % 4 * 2;
 #pragma unroll
-    for (int32_t k = 0; k < 4; k++) {
-        const int32_t row = s->lane / 4 + k / 2 * 8, n = s->lane % 4 * 2 + k % 2;
-        cluster_store(at + n * OWN_ROWS + row % OWN_ROWS, (uint32_t)(row / OWN_ROWS), acc[k]);
+    for (int32_t k = 0; k < 2; k++) {
+        const int32_t row = s->lane / 4 + k * 8;
+        cluster_send_2(at + row % OWN_ROWS * COLUMNS, (uint32_t)(row / OWN_ROWS),
+                       make_float2(acc[2 * k], acc[2 * k + 1]), turn_barrier(turn));
     }
 }
 
@@ -209,7 +234,8 @@ DEVICE void turn_deliver(const struct stream *s, const struct weft__linear_devic
         const float residual =
             args->residual ? element<WEFT_Y_DTYPE>(args->residual, at * args->residual_stride + row)
                            : 0.0f;
-        const float *from = turn_numbers(turn) + team * SENDERS * SENT + i % SENT;
+        const float *from =
+            turn_numbers(turn) + team * SENDERS * SENT + i % OWN_ROWS * COLUMNS + n;
         float total = 0;
 #pragma unroll
         for (int32_t sender = 0; sender < SENDERS; sender++)
@@ -219,11 +245,27 @@ DEVICE void turn_deliver(const struct stream *s, const struct weft__linear_devic
     }
 }
 
+// Waits for the turn's numbers and delivers them. That all have come says that every warp of the cluster has delivered the turn before
+// it, so the numbers of the turn after it may be sent.
+DEVICE void turn_end(const struct stream *s, const struct weft__linear_device_args *args,
+                     int32_t turn)
+{
+    barrier_wait(turn_barrier(turn), (uint32_t)turn / 2 & 1);
+    if (threadIdx.x == 0)
+        turn_expect(args, turn + 2);
+    turn_deliver(s, args, turn);
+}
+
 extern "C" __global__ void __launch_bounds__(WEFT_WARPS * 32, WEFT_BLOCKS)
     weft_linear_numbers_some(const __grid_constant__ struct weft__linear_device_args args)
 {
     struct stream s;
     let_next_start();
+    if (threadIdx.x == 0) {
+        barrier_init(turn_barrier(0), 1), barrier_init(turn_barrier(1), 1);
+        barrier_init_end();
+        turn_expect(&args, 0), turn_expect(&args, 1);
+    }
     cluster_arrive();
     stream_begin(&s, &args, (args.cols + TILE_COLUMNS - 1) / TILE_COLUMNS);
 #pragma unroll 1
@@ -235,9 +277,8 @@ extern "C" __global__ void __launch_bounds__(WEFT_WARPS * 32, WEFT_BLOCKS)
     __syncthreads();
     cluster_wait(); // all blocks have begun
     squares_send(&args);
-    const int32_t groups_of_turn = s.step;
-    const int32_t turns =
-        (args.num_groups - (int32_t)blockIdx.x / WEFT_SPLIT + groups_of_turn - 1) / groups_of_turn;
+    const int32_t all = args.num_groups - (int32_t)blockIdx.x / WEFT_SPLIT;
+    const int32_t turns = (all + s.step - 1) / s.step;
     int32_t base = 0, slot = 0, group = s.first;
     for (int32_t turn = 0; turn < turns; turn++, group += s.step) {
         float acc[4] = {0};
@@ -253,13 +294,9 @@ extern "C" __global__ void __launch_bounds__(WEFT_WARPS * 32, WEFT_BLOCKS)
             }
             base = next_base(base, s.tiles);
         }
-        if (turn > 0) {
-            cluster_wait();
-            turn_deliver(&s, &args, turn - 1);
-        }
+        if (turn > 0)
+            turn_end(&s, &args, turn - 1);
         sums_send(&s, turn, acc);
-        cluster_arrive();
     }
-    cluster_wait();
-    turn_deliver(&s, &args, turns - 1);
+    turn_end(&s, &args, turns - 1);
 }

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Numbers as sums of numbers of bf16: three of them are as exact as f32.
+// Numbers as sums of three numbers of bf16, exactly: eight bits of a float's 24 each.
 #ifndef WEFT_KERNELS_LINEAR_TERMS_CUH
 #define WEFT_KERNELS_LINEAR_TERMS_CUH
 
 #include "src/kernels/cuda/types.cuh"
 
-// Rounding to bf16 must not make it infinite.
-DEVICE float term_below(float x)
+// What is left of a number when its upper half is taken; nothing of an infinity.
+DEVICE float term_left(float x)
 {
-    const float most = bits_float(0x7f7f0000u);
-    return fabsf(x) < bits_float(0x7f800000u) ? fminf(fmaxf(x, -most), most) : x;
+    const float left = x - bits_float(float_bits(x) & 0xffff0000u);
+    return fabsf(x) == bits_float(0x7f800000u) ? 0.0f : left;
 }
 
-// The next term of two numbers. What is left of them stays in a and b; nothing is of what is not finite.
+// The next term of two numbers. What is left of them stays in a and b.
 DEVICE uint32_t term_take(float *a, float *b)
 {
-    const uint32_t pair = floats_bf16x2(term_below(*a), term_below(*b));
-    const float2 taken = bf16x2_float2(pair);
-    *a = fabsf(taken.x) < bits_float(0x7f800000u) ? *a - taken.x : 0.0f;
-    *b = fabsf(taken.y) < bits_float(0x7f800000u) ? *b - taken.y : 0.0f;
+    const uint32_t pair = byte_permute(float_bits(*a), float_bits(*b), 0x7632);
+    *a = term_left(*a), *b = term_left(*b);
     return pair;
 }
 
