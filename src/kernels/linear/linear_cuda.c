@@ -109,7 +109,8 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_BATCH = shape->columns,
         .WEFT_EXACT = set->matter.exact,
         .WEFT_X_OUTSIDE = shape->x_outside,
-        .WEFT_ROUND_X = shape->columns == 1 && weft__linear_rounds_itself(set, desc->flags),
+        .WEFT_SENT = shape->sent,
+        .WEFT_ROUND_X = weft__linear_rounds_itself(set, shape, desc->flags),
         .WEFT_ALIGNED = aligned,
         .WEFT_WARPS = shape->warps,
         .WEFT_TEAM = shape->team,
@@ -130,7 +131,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         {"src/kernels/linear/linear_few.cu", "weft_linear_few"},
         {"src/kernels/linear/linear_numbers.cu", "weft_linear_numbers"},
         {"src/kernels/linear/linear_numbers_some.cu", "weft_linear_numbers_some"}};
-    const int which = shape->terms ? 2 : plain;
+    const int which = plain && shape->sent ? 2 : plain;
     return weft__cuda_want(choice, texts[which][0], texts[which][1],
                            WEFT__CUDA_VALUES(linear, constants));
 }
@@ -338,10 +339,10 @@ static int32_t add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *
         wish.team_units += weft__linear_slice_units(rows, WEFT__LINEAR_TEAM_UNIT);
     }
     for (int32_t i = 0; i < set->num_shapes; i++)
-        if (set->shapes[i].split == 1)
-            wish.few_columns = set->shapes[i].columns;
-        else if (set->shapes[i].terms)
+        if (set->shapes[i].sent)
             wish.matrix.few = set->shapes[i].columns;
+        else if (set->shapes[i].split == 1)
+            wish.few_columns = set->shapes[i].columns;
     weft__linear_gemm_plan(desc, &wish.matrix, &launch->limits, choice, &set->gemm);
     if (!plain)
         weft__linear_slices_plan(desc, &wish, &launch->limits, choice, &set->slices);

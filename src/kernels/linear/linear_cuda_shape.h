@@ -72,7 +72,7 @@ struct weft__linear_shape {
     bool rounds_x;         // blocks round X themselves
     int32_t launches;      // whose blocks are to share an SM; 0: one
     int32_t spread; // copies of the table of points of a lattice, for as many lanes; 0: one for all
-    bool terms;     // X in three numbers of bf16: linear_numbers_some.cu
+    bool sent;      // columns are divided over the cluster: linear_sent.cuh
     bool x_outside; // X stays in global memory: it is too long
     int32_t shared_bytes;
 };
@@ -107,7 +107,7 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
     int64_t group_blocks = (m->gate ? 2 : 1) * (weft__linear_group_rows(m, s) / 16);
     int64_t sums = 2 * group_blocks * s->warps * s->columns * (s->columns == 1 ? 16 : 20) * 4;
     int64_t x = s->x_outside          ? 0
-                : s->terms            ? s->columns * tiles * tile * 2 * WEFT__LINEAR_TERMS
+                : s->sent && m->brain ? s->columns * tiles * tile * 2 * WEFT__LINEAR_TERMS
                 : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
                 : m->exact            ? s->columns * tiles * tile * 4
                 : s->columns == 1
@@ -377,13 +377,15 @@ static inline bool weft__linear_choose_four_bits(const struct weft__linear_matte
     return weft__linear_fits(m, shape, limits);
 }
 
-// Several rows of X by plain bf16: the columns divided among a cluster, as few blocks as have room for X beside rings of three slots or more. Teams
-// are what all groups take least time with, in tiles and what follows a group.
-static inline bool weft__linear_choose_terms(const struct weft__linear_matter *m, int32_t columns,
-                                             const struct weft__cuda_limits *limits,
-                                             struct weft__linear_shape *shape)
+// Several rows of X, the columns divided among a cluster (linear_sent.cuh): plain bf16, and packed weights whose lanes read X as it lies. As few
+// blocks as have room for X beside rings of three slots or more. Teams are what all groups take least time with, in tiles and what follows a group.
+static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m, int32_t columns,
+                                            const struct weft__cuda_limits *limits,
+                                            struct weft__linear_shape *shape)
 {
-    if (columns != 8 || !m->brain || !weft__linear_is_simple(m) || m->experts || limits->sm < 90)
+    const bool packed = m->block_elems > 1 && !m->grid_bytes && !m->exact;
+    if (columns != 8 || !(m->brain || packed) || !weft__linear_is_simple(m) || m->experts ||
+        m->form != WEFT__LINEAR_FORM_best || limits->sm < 90)
         return false;
     const int64_t tile = weft__linear_tile_cols(m), all = (m->cols + tile - 1) / tile;
     for (int32_t split = 2; split <= 8; split *= 2)
@@ -394,7 +396,7 @@ static inline bool weft__linear_choose_terms(const struct weft__linear_matter *m
                                                  .stages = stages,
                                                  .split = split,
                                                  .blocks = 1,
-                                                 .terms = true};
+                                                 .sent = true};
             shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
             if (!weft__linear_fits(m, shape, limits))
                 continue;
@@ -419,7 +421,7 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
 {
     if (weft__linear_choose_twin(m, columns, limits, shape) ||
         weft__linear_choose_four_bits(m, columns, limits, shape) ||
-        weft__linear_choose_terms(m, columns, limits, shape))
+        weft__linear_choose_sent(m, columns, limits, shape))
         return true;
     int count;
     const int8_t(*list)[3] = weft__linear_blocks_to_try(m, columns, limits, &count);

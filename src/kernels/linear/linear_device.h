@@ -55,7 +55,7 @@
 enum {
     WEFT__LINEAR_MAX_PARTS = 4,
     WEFT__LINEAR_TILE_ROWS = 16,
-    WEFT__LINEAR_TERMS = 3, // numbers of bf16 whose sum one of X is: linear_numbers_some.cu
+    WEFT__LINEAR_TERMS = 3, // numbers of bf16 whose sum one of X is (linear_terms.cuh)
     WEFT__LINEAR_TILE_COLS = 256,
     WEFT__LINEAR_PAIR_COLS = 64,
 };

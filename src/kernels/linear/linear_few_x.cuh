@@ -13,7 +13,23 @@ DEVICE int32_t x_pairs(const struct stream *s)
     return (s->tiles * 4) | 1;
 }
 
-#if WEFT_ROUND_X
+#if WEFT_BATCH > 1
+
+DEVICE int32_t x_plane(const struct stream *s)
+{
+    return s->tiles * 4 * (COLUMNS / 2);
+}
+
+DEVICE float4 *x_numbers(const struct stream *s)
+{
+    return (float4 *)(shared_x() + COLUMNS * x_pairs(s) * 64);
+}
+
+#endif
+
+#if WEFT_ROUND_X && WEFT_SENT
+
+#elif WEFT_ROUND_X
 
 DEVICE void x_store(const struct stream *s, int32_t n, int32_t at, int32_t width, const float x[4])
 {
@@ -159,17 +175,7 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
     }
 }
 
-#else
-
-DEVICE int32_t x_plane(const struct stream *s)
-{
-    return s->tiles * 4 * (COLUMNS / 2);
-}
-
-DEVICE float4 *x_numbers(const struct stream *s)
-{
-    return (float4 *)(shared_x() + COLUMNS * x_pairs(s) * 64);
-}
+#elif !WEFT_SENT
 
 #if TILE_EIGHTS
 
@@ -245,6 +251,10 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
 
 #endif
 
+#endif
+
+#if WEFT_SENT
+#include "src/kernels/linear/linear_few_sent.cuh"
 #endif
 
 #endif
