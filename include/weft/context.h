@@ -89,8 +89,8 @@ typedef struct weft_context_desc {
     void (*log)(void *user, const char *line);
     void *log_user;
     /** A GPU: the driver's context (CUcontext) to work in and the stream (CUstream, cudaStream_t) that
-     *  the context's own shall be; they stay the caller's. NULL = the device's primary context, a stream
-     *  of the library's. On the CPU both are NULL. */
+     *  the context's own shall be; they stay the caller's. The device is then that of native_context.
+     *  NULL = the primary context of device_index, a stream of the library's. On the CPU both are NULL. */
     void *native_context;
     void *native_stream;
     /** The file of measured thresholds (tuning.h); NULL = the machine's own, "" = none. */

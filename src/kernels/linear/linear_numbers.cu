@@ -22,6 +22,7 @@
 enum { ACCUMULATORS = TENSOR ? COLUMNS / 2 : 2 * COLUMNS };
 
 #include "src/kernels/linear/linear_stream.cuh"
+#include "src/kernels/linear/linear_stream_norm.cuh"
 
 // Floats from row to row of X in shared memory; the 4 keep two rows in different banks.
 DEVICE int32_t x_stride(const struct stream *s)
