@@ -150,8 +150,12 @@ static bool choose_shapes(const weft_linear_desc *desc, const struct weft__cuda_
         columns = m->block_bytes == 4 ? f32 : narrow, count = m->block_bytes == 4 ? 2 : 4;
     for (int32_t i = m->form == WEFT__LINEAR_FORM_batched && count > 1; i < count; i++) {
         struct weft__linear_shape *shape = &set->shapes[set->num_shapes];
-        if (i > 0 && desc->max_batch <= columns[i - 1] && set->num_shapes > 0)
+        if (set->num_shapes > 0 && desc->max_batch <= shape[-1].columns)
             break;
+        // eight rows by a cluster are sooner done than four by a block
+        if (columns[i] == 4 && !(desc->flags & WEFT_LINEAR_BATCH_INVARIANT) &&
+            weft__linear_choose_sent(m, 8, limits, shape))
+            continue;
         if (!weft__linear_choose_shape(m, columns[i], limits, shape))
             break;
         // wider passes pay as long as X stays in the shared memory of one block or two
@@ -221,7 +225,9 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
         (struct weft__linear_matter){.cols = desc->cols,
                                      .block_elems = elems,
                                      .block_bytes = own->block_bytes,
-                                     .brain = part->weight_dtype == WEFT_BF16,
+                                     .x_bytes = elems == 1 && own->block_bytes == 2
+                                                    ? WEFT__LINEAR_SENT_BYTES(part->weight_dtype)
+                                                    : 0,
                                      .table = WEFT__LINEAR_TABLE(part->weight_dtype),
                                      .grid_bytes = WEFT__LINEAR_GRID_BYTES(part->weight_dtype),
                                      .numbers = WEFT__LINEAR_SOME_NUMBERS(part->weight_dtype),

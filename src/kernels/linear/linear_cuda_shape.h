@@ -48,7 +48,7 @@ weft__linear_tier(const struct weft__cuda_limits *limits)
 struct weft__linear_matter {
     int64_t cols;
     int32_t block_elems, block_bytes; // plain elements: 1 and their bytes
-    bool brain;                       // plain elements of bf16
+    int32_t x_bytes; // of a number of X beside plain elements of 16 bits
     bool table;                       // codes are places in a table of sixteen
     int32_t grid_bytes; // of shared memory for points of a lattice, beside what a launch asks for
     int32_t numbers;    // of a unit of one of several rounded rows of X
@@ -107,7 +107,7 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
     int64_t group_blocks = (m->gate ? 2 : 1) * (weft__linear_group_rows(m, s) / 16);
     int64_t sums = 2 * group_blocks * s->warps * s->columns * (s->columns == 1 ? 16 : 20) * 4;
     int64_t x = s->x_outside          ? 0
-                : s->sent && m->brain ? s->columns * tiles * tile * 2 * WEFT__LINEAR_TERMS
+                : s->sent && m->x_bytes ? s->columns * tiles * tile * m->x_bytes
                 : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
                 : m->exact            ? s->columns * tiles * tile * 4
                 : s->columns == 1
@@ -377,19 +377,19 @@ static inline bool weft__linear_choose_four_bits(const struct weft__linear_matte
     return weft__linear_fits(m, shape, limits);
 }
 
-// Several rows of X, the columns divided among a cluster (linear_sent.cuh): plain bf16, and packed weights whose lanes read X as it lies. As few
-// blocks as have room for X beside rings of three slots or more. Teams are what all groups take least time with, in tiles and what follows a group.
+// Several rows of X, the columns divided among a cluster (linear_sent.cuh): plain numbers of 16 bits, and packed weights whose lanes read X as it lies. As few
+// blocks as have room for X beside rings of two slots or more. Teams are what all groups take least time with, in tiles and what follows a group.
 static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m, int32_t columns,
                                             const struct weft__cuda_limits *limits,
                                             struct weft__linear_shape *shape)
 {
     const bool packed = m->block_elems > 1 && !m->grid_bytes && !m->exact;
-    if (columns != 8 || !(m->brain || packed) || !weft__linear_is_simple(m) || m->experts ||
+    if (columns != 8 || !(m->x_bytes || packed) || !weft__linear_is_simple(m) || m->experts ||
         m->form != WEFT__LINEAR_FORM_best || limits->sm < 90)
         return false;
     const int64_t tile = weft__linear_tile_cols(m), all = (m->cols + tile - 1) / tile;
     for (int32_t split = 2; split <= 8; split *= 2)
-        for (int32_t stages = 4; stages >= 3; stages--) {
+        for (int32_t stages = 4; stages >= 2; stages--) {
             *shape = (struct weft__linear_shape){.columns = columns,
                                                  .warps = 16,
                                                  .team = 16,

@@ -55,7 +55,6 @@
 enum {
     WEFT__LINEAR_MAX_PARTS = 4,
     WEFT__LINEAR_TILE_ROWS = 16,
-    WEFT__LINEAR_TERMS = 3, // numbers of bf16 whose sum one of X is (linear_terms.cuh)
     WEFT__LINEAR_TILE_COLS = 256,
     WEFT__LINEAR_PAIR_COLS = 64,
 };
@@ -93,6 +92,9 @@ enum {
      : (format) == 35 || (format) == 80 || (format) == 81 || (format) == 96                        \
          ? 3                                                                                       \
          : 1 + WEFT__LINEAR_UNIT_NUMBERS(format))
+
+// Bytes of a number of X beside plain weights of 16 bits (linear_numbers_some.cu): three of bf16, or two of tf32.
+#define WEFT__LINEAR_SENT_BYTES(format) ((format) == 3 ? 6 : 8)
 
 // Bytes of `rows` rows of X of so many pairs there.
 #define WEFT__LINEAR_SOME_BYTES(format, rows, pairs)                                               \

@@ -5,7 +5,7 @@
 #ifndef WEFT_KERNELS_LINEAR_EIGHTS_CUH
 #define WEFT_KERNELS_LINEAR_EIGHTS_CUH
 
-#include "src/kernels/linear/linear_stream.cuh"
+#include "src/kernels/linear/linear_stream_norm.cuh"
 
 // Eight columns of both halves of a row, and what they are multiplied by; zeros past the last.
 struct eights {

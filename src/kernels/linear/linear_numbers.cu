@@ -11,6 +11,7 @@
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/mma.cuh"
 #include "src/kernels/linear/linear_device.h"
+#include "src/kernels/linear/linear_terms.cuh"
 
 #define COLUMNS        WEFT_BATCH
 #define X_ROUNDED      0
@@ -119,12 +120,6 @@ DEVICE void chunk_multiply(const float top[CHUNK], const float bottom[CHUNK], co
 
 #else
 
-// x less its upper 11 bits, rounded to the 11 that a product takes.
-DEVICE uint32_t x_rest(float x, uint32_t high)
-{
-    return float_tf32(x == bits_float(high) ? 0.0f : x - bits_float(high));
-}
-
 // The upper bits of X and the rest have sums of their own.
 DEVICE void chunk_multiply(const float top[CHUNK], const float bottom[CHUNK], const float *x,
                            int32_t stride, int32_t batch, int32_t r, float acc[2][ACCUMULATORS])
@@ -136,8 +131,8 @@ DEVICE void chunk_multiply(const float top[CHUNK], const float bottom[CHUNK], co
         x_floats(x + min(8 * half + r, batch - 1) * stride, v);
 #pragma unroll
         for (int32_t i = 0; i < CHUNK; i++) {
-            high[i] = float_bits(v[i]) & 0xffffe000u;
-            low[i] = x_rest(v[i], high[i]);
+            high[i] = tf32_cut(v[i]);
+            low[i] = tf32_rest(v[i]);
         }
 #pragma unroll
         for (int32_t j = 0; j < CHUNK / 2; j++) {

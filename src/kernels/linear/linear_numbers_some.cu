@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Y = X W^T for 2 to 8 rows of X, W of bf16 as the caller has it, on devices with clusters.
+// Y = X W^T for 2 to 8 rows of X, W of bf16 or f16 as the caller has it, on devices with clusters (linear_sent.cuh).
 //
-// X is three numbers of bf16, whose sum it is, in shared memory; a tile (linear_plain_tile.cuh) is A of four products of 16 columns as it lies,
-// and what a lane multiplies its 16 bytes of W by are 16 bytes of each term:
+// A tile (linear_plain_tile.cuh) is A of a product as it lies, and a lane multiplies its 16 bytes of W, eight columns, by as many of a row n of X,
+// which is in shared memory in parts whose sum a number is:
 //
-//      [64 columns][half of them][term][lane (n, c)]   columns 8 c .. 8 c + 7 of the half in row n
+//      bf16   [64 columns][half of them][3 terms of bf16][lane (n, c)]         columns 8 c .. 8 c + 7 of the half
+//      f16    [64 columns][half of them][2 parts of tf32][four][lane (n, c)]   columns 8 c + 4 four .. + 3
 //
 // A tensor core cuts off what it adds, so sums of 64 columns are added up in f32.
 //
-// Function constants besides those of linear_sent.cuh: WEFT_FORMAT (3), WEFT_BATCH (8), WEFT_X_DTYPE.
+// Function constants besides those of linear_sent.cuh: WEFT_FORMAT (2, 3), WEFT_BATCH (8), WEFT_X_DTYPE.
 #define COLUMNS        WEFT_BATCH
 #define X_ROUNDED      0
 #define DELIVERY_EARLY 0
@@ -19,30 +20,89 @@
 #include "src/kernels/linear/linear_stream.cuh"
 #include "src/kernels/linear/linear_terms.cuh"
 
-static_assert(WEFT_FORMAT == 3 && WEFT_ALIGNED, "weights of bf16");
+static_assert((WEFT_FORMAT == 2 || WEFT_FORMAT == 3) && WEFT_ALIGNED, "weights of 16 bits");
 
 #define ACCUMULATORS       4
 #define SUM_FACTOR         1.0f
 #define EIGHT_COLUMN(c, k) (8 * (c) + 4 * (k))
 
 enum {
-    TERMS = WEFT__LINEAR_TERMS,
-    TERM_BYTES = WARP * 16,
-    HALF_BYTES = TERMS * TERM_BYTES, // of 32 columns
+    PARTS = WEFT_FORMAT == 2 ? 2 : 3,
+    PIECE_BYTES = WARP * 16,
+    HALF_BYTES = 32 * 8 * WEFT__LINEAR_SENT_BYTES(WEFT_FORMAT),
 };
+
+#if WEFT_FORMAT == 3
+
+DEVICE void half_store(uint8_t *to, float x[8])
+{
+#pragma unroll
+    for (int32_t term = 0; term < PARTS; term++)
+        *(uint4 *)(to + term * PIECE_BYTES) =
+            make_uint4(term_take(&x[0], &x[1]), term_take(&x[2], &x[3]), term_take(&x[4], &x[5]),
+                       term_take(&x[6], &x[7]));
+}
+
+// The lane's chunk of 16 rows by what it has of a row of X.
+DEVICE void chunk_multiply(uint4 top, uint4 bottom, const uint8_t *x, float d[PARTS][4])
+{
+    const uint32_t first[4] = {top.x, bottom.x, top.y, bottom.y};
+    const uint32_t second[4] = {top.z, bottom.z, top.w, bottom.w};
+#pragma unroll
+    for (int32_t term = 0; term < PARTS; term++) {
+        const uint4 b = *(const uint4 *)(x + term * PIECE_BYTES);
+        mma_bf16(d[term], first, b.x, b.y);
+        mma_bf16(d[term], second, b.z, b.w);
+    }
+}
+
+#else
+
+DEVICE void half_store(uint8_t *to, float x[8])
+{
+#pragma unroll
+    for (int32_t part = 0; part < PARTS; part++)
+#pragma unroll
+        for (int32_t k = 0; k < 2; k++) {
+            uint32_t own[4];
+#pragma unroll
+            for (int32_t i = 0; i < 4; i++)
+                own[i] = part ? tf32_rest(x[4 * k + i]) : tf32_cut(x[4 * k + i]);
+            *(uint4 *)(to + (2 * part + k) * PIECE_BYTES) =
+                make_uint4(own[0], own[1], own[2], own[3]);
+        }
+}
+
+DEVICE void chunk_multiply(uint4 top, uint4 bottom, const uint8_t *x, float d[PARTS][4])
+{
+    const uint32_t w[2][4] = {{top.x, top.y, top.z, top.w},
+                              {bottom.x, bottom.y, bottom.z, bottom.w}};
+#pragma unroll
+    for (int32_t k = 0; k < 2; k++) {
+        uint32_t a[2][4];
+#pragma unroll
+        for (int32_t i = 0; i < 2; i++)
+#pragma unroll
+            for (int32_t row = 0; row < 2; row++) {
+                const float2 two = f16x2_float2(w[row][2 * k + i]);
+                a[i][row] = float_bits(two.x), a[i][2 + row] = float_bits(two.y);
+            }
+#pragma unroll
+        for (int32_t part = 0; part < PARTS; part++) {
+            const uint4 b = *(const uint4 *)(x + (2 * part + k) * PIECE_BYTES);
+            mma_tf32(d[part], a[0], b.x, b.y);
+            mma_tf32(d[part], a[1], b.z, b.w);
+        }
+    }
+}
+
+#endif
 
 DEVICE void eights_store(const struct stream *s, int32_t pair, float x[2][8])
 {
 #pragma unroll
-    for (int32_t half = 0; half < 2; half++) {
-        uint8_t *to = shared_x() + (2 * pair + half) * HALF_BYTES + s->lane * 16;
-        float *own = x[half];
-#pragma unroll
-        for (int32_t term = 0; term < TERMS; term++)
-            *(uint4 *)(to + term * TERM_BYTES) =
-                make_uint4(term_take(&own[0], &own[1]), term_take(&own[2], &own[3]),
-                           term_take(&own[4], &own[5]), term_take(&own[6], &own[7]));
-    }
+    for (int32_t half = 0; half < 2; half++)
+        half_store(shared_x() + (2 * pair + half) * HALF_BYTES + s->lane * 16, x[half]);
 }
 
 #include "src/kernels/linear/linear_eights.cuh"
@@ -50,27 +110,18 @@ DEVICE void eights_store(const struct stream *s, int32_t pair, float x[2][8])
 DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
                           const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
 {
-    float d[TERMS][4] = {{0}};
+    float d[PARTS][4] = {{0}};
     (void)args;
 #pragma unroll
-    for (int32_t i = 0; i < 2; i++) {
-        const uint4 top = tile_chunk(slot, s->lane, i, 0), bottom = tile_chunk(slot, s->lane, i, 1);
-        const uint32_t first[4] = {top.x, bottom.x, top.y, bottom.y};
-        const uint32_t second[4] = {top.z, bottom.z, top.w, bottom.w};
-        const uint8_t *x = shared_x() + (tile * 2 + i) * HALF_BYTES + s->lane * 16;
-#pragma unroll
-        for (int32_t term = 0; term < TERMS; term++) {
-            const uint4 b = *(const uint4 *)(x + term * TERM_BYTES);
-            mma_bf16(d[term], first, b.x, b.y);
-            mma_bf16(d[term], second, b.z, b.w);
-        }
-    }
+    for (int32_t i = 0; i < 2; i++)
+        chunk_multiply(tile_chunk(slot, s->lane, i, 0), tile_chunk(slot, s->lane, i, 1),
+                       shared_x() + (tile * 2 + i) * HALF_BYTES + s->lane * 16, d);
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
-        float sum = 0;
+        float sum = 0; // the smallest first
 #pragma unroll
-        for (int32_t term = TERMS - 1; term >= 0; term--)
-            sum += d[term][k];
+        for (int32_t part = PARTS - 1; part >= 0; part--)
+            sum += d[part][k];
         acc[k] += sum;
     }
 }

@@ -10,7 +10,7 @@
 #define WEFT_KERNELS_LINEAR_SENT_CUH
 
 #include "src/kernels/cuda/bulk.cuh"
-#include "src/kernels/linear/linear_stream.cuh"
+#include "src/kernels/linear/linear_stream_norm.cuh"
 
 static_assert(COLUMNS == 8 && ACCUMULATORS == 4 && WEFT_SPLIT > 1 && !WEFT_GATE && !WEFT_ROUND &&
                   !WEFT_EXPERTS && !WEFT_TWIN,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Numbers as sums of three numbers of bf16, exactly: eight bits of a float's 24 each.
+// Numbers as sums of numbers that tensor cores take: three of bf16, exactly, eight bits of a float's 24 each; two of tf32, 22 bits.
 #ifndef WEFT_KERNELS_LINEAR_TERMS_CUH
 #define WEFT_KERNELS_LINEAR_TERMS_CUH
 
@@ -18,6 +18,18 @@ DEVICE uint32_t term_take(float *a, float *b)
     const uint32_t pair = byte_permute(float_bits(*a), float_bits(*b), 0x7632);
     *a = term_left(*a), *b = term_left(*b);
     return pair;
+}
+
+// The upper 11 bits of a number, and what is left of it rounded to as many.
+DEVICE uint32_t tf32_cut(float x)
+{
+    return float_bits(x) & 0xffffe000u;
+}
+
+DEVICE uint32_t tf32_rest(float x)
+{
+    const float high = bits_float(tf32_cut(x));
+    return float_tf32(x == high ? 0.0f : x - high);
 }
 
 #endif
