@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Eight rows of X as numbers, on their way into shared memory of the kernels of linear_sent.cuh: a warp takes 64 columns of all rows at a time, and
 // lane (n, c) has eight columns of each half of them in row n, from EIGHT_COLUMN(c, k) on four each, k = 0, 1. What becomes of them is said by
-// eights_store(s, pair, x), x[half][8], which all lanes of a warp call.
+// eights_store(s, pair, x, finite), x[half][8], which all lanes of a warp call; finite: no number is infinite or NaN.
 #ifndef WEFT_KERNELS_LINEAR_EIGHTS_CUH
 #define WEFT_KERNELS_LINEAR_EIGHTS_CUH
 
@@ -49,20 +49,25 @@ DEVICE void eights_ask(const struct stream *s, const struct weft__linear_device_
     }
 }
 
-DEVICE void eights_take(const struct weft__linear_device_args *args, const struct eights *from,
-                        float plus, float x[2][8], float *square)
+// Returns the squares of what is there before a norm's weights; not finite if anything is not.
+DEVICE float eights_take(const struct weft__linear_device_args *args, const struct eights *from,
+                         float plus, float x[2][8], bool *finite)
 {
+    float square = 0, largest = 0;
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
         const float4 v = from->v[k], w = from->w[k];
         float *to = x[k / 2] + k % 2 * 4;
-        *square += squares_of(v);
+        square += squares_of(v);
         to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
         if (args->norm_weight) {
             to[0] *= w.x + plus, to[1] *= w.y + plus;
             to[2] *= w.z + plus, to[3] *= w.w + plus;
+            largest += squares_of(make_float4(to[0], to[1], to[2], to[3]));
         }
     }
+    *finite = square + largest < bits_float(0x7f800000u); // or they are, but large
+    return square;
 }
 
 // The block's columns of X, so many pairs of halves at once; returns the lane's squares.
@@ -84,9 +89,10 @@ DEVICE float eights_load(struct stream *s, const struct weft__linear_device_args
         for (int32_t k = 0; k < AT_ONCE; k++) {
             const int32_t pair = first + k * WEFT_WARPS;
             float x[2][8];
-            eights_take(args, &own[k], plus, x, &square);
+            bool finite;
+            square += eights_take(args, &own[k], plus, x, &finite);
             if (pair < pairs)
-                eights_store(s, pair, x);
+                eights_store(s, pair, x, finite);
         }
     }
     if (pairs <= warp_of_thread())

@@ -35,7 +35,7 @@ DEVICE uint2 eight_round(const float x[8], uint32_t codes[2])
                       (uint32_t)(sums - first) | ((uint32_t)first & 0xffffu));
 }
 
-DEVICE void eights_store(const struct stream *s, int32_t pair, float x[2][8])
+DEVICE void eights_store(const struct stream *s, int32_t pair, float x[2][8], bool)
 {
     const int32_t n = s->lane / 4, c = s->lane % 4;
     uint32_t codes[2][2];

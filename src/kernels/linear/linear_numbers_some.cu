@@ -34,13 +34,24 @@ enum {
 
 #if WEFT_FORMAT == 3
 
-DEVICE void half_store(uint8_t *to, float x[8])
+DEVICE void half_store(uint8_t *to, float x[8], bool finite)
 {
+    uint32_t term[PARTS][4];
 #pragma unroll
-    for (int32_t term = 0; term < PARTS; term++)
-        *(uint4 *)(to + term * PIECE_BYTES) =
-            make_uint4(term_take(&x[0], &x[1]), term_take(&x[2], &x[3]), term_take(&x[4], &x[5]),
-                       term_take(&x[6], &x[7]));
+    for (int32_t k = 0; k < PARTS; k++)
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++)
+            term[k][i] = term_cut(&x[2 * i], &x[2 * i + 1]);
+    if (!finite)
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++) {
+            term[1][i] = term_of_finite(term[0][i], term[1][i]);
+            term[2][i] = term_of_finite(term[0][i], term[2][i]);
+        }
+#pragma unroll
+    for (int32_t k = 0; k < PARTS; k++)
+        *(uint4 *)(to + k * PIECE_BYTES) =
+            make_uint4(term[k][0], term[k][1], term[k][2], term[k][3]);
 }
 
 // The lane's chunk of 16 rows by what it has of a row of X.
@@ -58,7 +69,7 @@ DEVICE void chunk_multiply(uint4 top, uint4 bottom, const uint8_t *x, float d[PA
 
 #else
 
-DEVICE void half_store(uint8_t *to, float x[8])
+DEVICE void half_store(uint8_t *to, float x[8], bool)
 {
 #pragma unroll
     for (int32_t part = 0; part < PARTS; part++)
@@ -98,11 +109,11 @@ DEVICE void chunk_multiply(uint4 top, uint4 bottom, const uint8_t *x, float d[PA
 
 #endif
 
-DEVICE void eights_store(const struct stream *s, int32_t pair, float x[2][8])
+DEVICE void eights_store(const struct stream *s, int32_t pair, float x[2][8], bool finite)
 {
 #pragma unroll
     for (int32_t half = 0; half < 2; half++)
-        half_store(shared_x() + (2 * pair + half) * HALF_BYTES + s->lane * 16, x[half]);
+        half_store(shared_x() + (2 * pair + half) * HALF_BYTES + s->lane * 16, x[half], finite);
 }
 
 #include "src/kernels/linear/linear_eights.cuh"

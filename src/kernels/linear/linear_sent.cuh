@@ -153,7 +153,7 @@ DEVICE void sent_run(const struct weft__linear_device_args *args, int32_t row_ti
     turns_begin(args);
     stream_begin(&s, args, row_tiles);
 #pragma unroll 1
-    for (int32_t i = 0; i < ALL_BUT_ONE; i++)
+    for (int32_t i = 0; i < SLOTS_BEFORE_X; i++)
         stream_ask(&s, args, i);
     stream_prefetch(&s, args);
     wait_for_previous();

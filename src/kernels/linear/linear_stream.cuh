@@ -250,11 +250,14 @@ DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *
     copy_group_end();
 }
 
-// The slots of the ring that were held back for X.
+// The slots of the ring that were held back for X: one, if a kernel does not say how many there are before it.
+#ifndef SLOTS_BEFORE_X
+#define SLOTS_BEFORE_X ALL_BUT_ONE
+#endif
 DEVICE void stream_ask_rest(struct stream *s, const struct weft__linear_device_args *args)
 {
 #pragma unroll 1
-    for (int32_t slot = ALL_BUT_ONE; slot < WEFT_STAGES; slot++)
+    for (int32_t slot = SLOTS_BEFORE_X; slot < WEFT_STAGES; slot++)
         stream_ask(s, args, slot);
 }
 

@@ -5,18 +5,30 @@
 
 #include "src/kernels/cuda/types.cuh"
 
-// What is left of a number when its upper half is taken; nothing of an infinity.
-DEVICE float term_left(float x)
-{
-    const float left = x - bits_float(float_bits(x) & 0xffff0000u);
-    return fabsf(x) == bits_float(0x7f800000u) ? 0.0f : left;
-}
-
-// The next term of two numbers. What is left of them stays in a and b.
-DEVICE uint32_t term_take(float *a, float *b)
+// The next term of two numbers; what is left of them stays in a and b: of an infinity NaN.
+DEVICE uint32_t term_cut(float *a, float *b)
 {
     const uint32_t pair = byte_permute(float_bits(*a), float_bits(*b), 0x7632);
-    *a = term_left(*a), *b = term_left(*b);
+    *a -= bits_float(float_bits(*a) & 0xffff0000u);
+    *b -= bits_float(float_bits(*b) & 0xffff0000u);
+    return pair;
+}
+
+// What is left of infinities is to be zero: terms but the first of two numbers, whose first is `pair`.
+DEVICE uint32_t term_of_finite(uint32_t pair, uint32_t term)
+{
+    const uint32_t low = (pair & 0x7fffu) == 0x7f80u ? 0 : 0xffffu;
+    const uint32_t high = (pair & 0x7fff0000u) == 0x7f800000u ? 0 : 0xffff0000u;
+    return term & (low | high);
+}
+
+// The same for whom time is no matter.
+DEVICE uint32_t term_take(float *a, float *b)
+{
+    const float x = *a, y = *b, infinity = bits_float(0x7f800000u);
+    const uint32_t pair = term_cut(a, b);
+    *a = fabsf(x) == infinity ? 0.0f : *a;
+    *b = fabsf(y) == infinity ? 0.0f : *b;
     return pair;
 }
 
