@@ -338,9 +338,9 @@ static inline bool weft__linear_is_pair(const struct weft__linear_matter *m,
                    : m->groups <= (int64_t)limits->num_sms * s->blocks;
 }
 
-// One row of X of numbers by codes of four bits on a device with many SMs, measured in q4_0 and q4_k. Blocks round rows of up to 4096 columns
-// themselves, which saves a launch. Where groups or columns are many, smaller blocks with longer rings; where each of two teams an SM has
-// one group at most, one block an SM, so that the next launch's blocks ask for their weights beside it. (X that comes rounded is a model's, whose sums
+// One row of X of numbers by codes of four bits on a device with many SMs, measured in q4_0, q4_1, q4_k and mlx_q4_g64. Blocks round rows of up to 4096
+// columns themselves, which saves a launch. Where groups or columns are many, one block of two teams whose rings are as long as fits beside X; where each of
+// two teams an SM has one group at most, one block an SM, so that the next launch's blocks ask for their weights beside it. (X that comes rounded is a model's, whose sums
 // src/kernels/token adds up in the order of teams of 16.)
 static inline bool weft__linear_choose_four_bits(const struct weft__linear_matter *m,
                                                  int32_t columns,
@@ -360,17 +360,12 @@ static inline bool weft__linear_choose_four_bits(const struct weft__linear_matte
     const bool many = m->groups >= 8 * sms || m->cols > 8192, rounds_x = m->cols <= 4096;
     if (!many && !rounds_x)
         return false;
-    // Of q4_0 alone was measured that one block of two teams, whose rings are as long as fits beside X, is faster than two of one; not of
-    // more rows of W.
-    const bool large = many && m->block_bytes == 18 && (m->groups < 16 * sms || !rounds_x);
     *shape = (struct weft__linear_shape){.columns = 1,
-                                         .warps = many && !large ? 8 : 16,
+                                         .warps = 16,
                                          .team = 8,
-                                         .stages = large && rounds_x ? 5
-                                                   : many            ? 4
-                                                                     : 2,
+                                         .stages = !many ? 2 : rounds_x ? 5 : 4,
                                          .split = 1,
-                                         .blocks = large ? 1 : 2,
+                                         .blocks = many ? 1 : 2,
                                          .rounds_x = rounds_x,
                                          .launches = m->groups <= 2 * sms && !many ? 2 : 1};
     shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
