@@ -379,8 +379,8 @@ static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m,
                                             struct weft__linear_shape *shape)
 {
     const bool packed = m->block_elems > 1 && !m->grid_bytes && !m->exact;
-    if (columns != 8 || !(m->x_bytes || packed) || !weft__linear_is_simple(m) || m->experts ||
-        m->form != WEFT__LINEAR_FORM_best || limits->sm < 90)
+    if (columns != 8 || m->rounds || m->experts || weft__linear_tier(limits)->sm < 90 ||
+        !(m->x_bytes || (packed && !m->gate)))
         return false;
     const int64_t tile = weft__linear_tile_cols(m), all = (m->cols + tile - 1) / tile;
     for (int32_t split = 2; split <= 8; split *= 2)

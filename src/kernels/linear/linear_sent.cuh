@@ -10,18 +10,21 @@
 #define WEFT_KERNELS_LINEAR_SENT_CUH
 
 #include "src/kernels/cuda/bulk.cuh"
+#include "src/kernels/linear/linear_rounding.cuh"
 #include "src/kernels/linear/linear_stream_norm.cuh"
 
-static_assert(COLUMNS == 8 && ACCUMULATORS == 4 && WEFT_SPLIT > 1 && !WEFT_GATE && !WEFT_ROUND &&
-                  !WEFT_EXPERTS && !WEFT_TWIN,
+static_assert(COLUMNS == 8 && ACCUMULATORS == 4 && WEFT_SPLIT > 1 && !WEFT_ROUND && !WEFT_EXPERTS &&
+                  !WEFT_TWIN,
               "sums that are sent");
 
-// Where a block has what is sent to it: two turns' sums, [team][sender][row of W][row of X] | squares of rows of X, of the blocks | barriers of two turns.
+// Where a block has what is sent to it: two turns' sums, [matrix][team][sender][row of W][row of X] | squares of rows of X, of the blocks | barriers of two
+// turns.
 enum {
     OWN_ROWS = 16 / WEFT_SPLIT,       // of a group, that a block delivers
     SENT = COLUMNS * OWN_ROWS,        // numbers of a warp for a block
     SENDERS = WEFT_SPLIT * WEFT_TEAM, // of a group
-    TURN_NUMBERS = TEAMS * SENDERS * SENT,
+    MATRIX_NUMBERS = TEAMS * SENDERS * SENT,
+    TURN_NUMBERS = MATRICES * MATRIX_NUMBERS,
     SQUARES_AT = 2 * TURN_NUMBERS,
     BARRIERS_AT = SQUARES_AT + WEFT_SPLIT * COLUMNS,
 };
@@ -89,11 +92,11 @@ DEVICE float row_rms(const struct weft__linear_device_args *args, int32_t n)
 #endif
 }
 
-DEVICE void sums_send(const struct stream *s, int32_t turn, const float acc[4])
+DEVICE void sums_send(const struct stream *s, int32_t turn, int32_t matrix, const float acc[4])
 {
     const int32_t sender = (int32_t)cluster_rank() * WEFT_TEAM + s->warp;
-    float *at =
-        turn_numbers(turn) + (team_of_thread() * SENDERS + sender) * SENT + s->lane % 4 * 2;
+    float *at = turn_numbers(turn) + matrix * MATRIX_NUMBERS +
+                (team_of_thread() * SENDERS + sender) * SENT + s->lane % 4 * 2;
 #pragma unroll
     for (int32_t k = 0; k < 2; k++) {
         const int32_t row = s->lane / 4 + k * 8;
@@ -120,18 +123,23 @@ DEVICE void turn_deliver(const struct stream *s, const struct weft__linear_devic
         if (row >= part->rows)
             continue;
         const int64_t at = y_row(s, n);
-        const float bias = part->bias ? part->bias[row] : 0.0f;
         const float residual =
             args->residual ? element<WEFT_Y_DTYPE>(args->residual, at * args->residual_stride + row)
                            : 0.0f;
-        const float *from =
-            turn_numbers(turn) + team * SENDERS * SENT + i % OWN_ROWS * COLUMNS + n;
-        float total = 0;
+        const float rms = args->norm ? row_rms(args, n) : 1.0f;
+        float value[MATRICES];
 #pragma unroll
-        for (int32_t sender = 0; sender < SENDERS; sender++)
-            total += from[sender * SENT];
-        total = part->alpha * (args->norm ? row_rms(args, n) * total : total) + bias;
-        set_element<WEFT_Y_DTYPE>(part->y, at * part->y_stride + row, total + residual);
+        for (int32_t m = 0; m < MATRICES; m++) {
+            const float *from = turn_numbers(turn) + m * MATRIX_NUMBERS + team * SENDERS * SENT +
+                                i % OWN_ROWS * COLUMNS + n;
+            float total = 0;
+#pragma unroll
+            for (int32_t sender = 0; sender < SENDERS; sender++)
+                total += from[sender * SENT];
+            value[m] = part[m].alpha * (rms * total) + (part[m].bias ? part[m].bias[row] : 0.0f);
+        }
+        const float out = gated<WEFT_GATE>(value[0], value[MATRICES - 1]) + residual;
+        set_element<WEFT_Y_DTYPE>(part->y, at * part->y_stride + row, out);
     }
 }
 
@@ -173,25 +181,27 @@ DEVICE void sent_run(const struct weft__linear_device_args *args, int32_t row_ti
     const int32_t turns = (all + s.step - 1) / s.step;
     int32_t base = 0, slot = 0, group = s.first;
 #pragma unroll 1
-    for (int32_t turn = 0; turn <= turns; turn++, group += s.step) {
-        float acc[ACCUMULATORS] = {0};
-        if (group < args->num_groups) {
-            for (int32_t tile = (s.warp - base) & (WEFT_TEAM - 1); tile < s.tiles;
-                 tile += WEFT_TEAM) {
-                COPY_WAIT(WEFT_STAGES - 1);
-                __syncwarp();
-                tile_multiply(&s, args, shared_ring() + slot * SLOT_BYTES, tile, acc);
-                __syncwarp();
-                stream_ask(&s, args, slot);
-                slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;
+    for (int32_t turn = 0; turn < turns; turn++, group += s.step)
+#pragma unroll 1
+        for (int32_t matrix = 0; matrix < MATRICES; matrix++) {
+            float acc[ACCUMULATORS] = {0};
+            if (group < args->num_groups) {
+                for (int32_t tile = (s.warp - base) & (WEFT_TEAM - 1); tile < s.tiles;
+                     tile += WEFT_TEAM) {
+                    COPY_WAIT(WEFT_STAGES - 1);
+                    __syncwarp();
+                    tile_multiply(&s, args, shared_ring() + slot * SLOT_BYTES, tile, acc);
+                    __syncwarp();
+                    stream_ask(&s, args, slot);
+                    slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;
+                }
+                base = next_base(base, s.tiles);
             }
-            base = next_base(base, s.tiles);
+            if (turn > 0 && matrix == 0)
+                turn_end(&s, args, turn - 1);
+            sums_send(&s, turn, matrix, acc);
         }
-        if (turn > 0)
-            turn_end(&s, args, turn - 1);
-        if (turn < turns)
-            sums_send(&s, turn, acc);
-    }
+    turn_end(&s, args, turns - 1);
 }
 
 #endif
