@@ -109,8 +109,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_BATCH = shape->columns,
         .WEFT_EXACT = set->matter.exact,
         .WEFT_X_OUTSIDE = shape->x_outside,
-        .WEFT_SENT = shape->sent,
-        .WEFT_ROUND_X = weft__linear_rounds_itself(set, shape, desc->flags),
+        .WEFT_ROUND_X = shape->columns == 1 && weft__linear_rounds_itself(set, desc->flags),
         .WEFT_ALIGNED = aligned,
         .WEFT_WARPS = shape->warps,
         .WEFT_TEAM = shape->team,
@@ -131,7 +130,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         {"src/kernels/linear/linear_few.cu", "weft_linear_few"},
         {"src/kernels/linear/linear_numbers.cu", "weft_linear_numbers"},
         {"src/kernels/linear/linear_numbers_some.cu", "weft_linear_numbers_some"}};
-    const int which = plain && shape->sent ? 2 : plain;
+    const int which = shape->sent ? 2 : plain;
     return weft__cuda_want(choice, texts[which][0], texts[which][1],
                            WEFT__CUDA_VALUES(linear, constants));
 }

@@ -36,7 +36,6 @@ enum {
     X(WEFT_BATCH)                                                                                  \
     X(WEFT_EXACT)                                                                                  \
     X(WEFT_EXPERTS)                                                                                \
-    X(WEFT_SENT)                                                                                   \
     X(WEFT_ROUND_X)                                                                                \
     X(WEFT_X_OUTSIDE)                                                                              \
     X(WEFT_ALIGNED)                                                                                \
@@ -70,16 +69,13 @@ struct weft__linear_set {
     bool named_blas;                   // by its row
 };
 
-// Does the set's kernel of the shape round X itself?
-static inline bool weft__linear_rounds_itself(const struct weft__linear_set *set,
-                                              const struct weft__linear_shape *shape,
-                                              uint32_t flags)
+// Does the set's kernel for one row of X round it itself?
+static inline bool weft__linear_rounds_itself(const struct weft__linear_set *set, uint32_t flags)
 {
     const int64_t most =
         1536; // longer rows are ready sooner when a launch has rounded them, but for some shapes
     return set->matter.block_elems > 1 && !set->matter.exact &&
-           (shape->sent ||
-            (shape->columns == 1 && (set->matter.cols <= most || shape->rounds_x))) &&
+           (set->matter.cols <= most || set->shapes[0].rounds_x) &&
            !(flags & WEFT_LINEAR_X_ROUNDED);
 }
 

@@ -107,7 +107,7 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
     int64_t group_blocks = (m->gate ? 2 : 1) * (weft__linear_group_rows(m, s) / 16);
     int64_t sums = 2 * group_blocks * s->warps * s->columns * (s->columns == 1 ? 16 : 20) * 4;
     int64_t x = s->x_outside          ? 0
-                : s->sent && m->x_bytes ? s->columns * tiles * tile * m->x_bytes
+                : s->sent ? s->columns * tiles * tile * m->x_bytes
                 : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
                 : m->exact            ? s->columns * tiles * tile * 4
                 : s->columns == 1
@@ -372,15 +372,14 @@ static inline bool weft__linear_choose_four_bits(const struct weft__linear_matte
     return weft__linear_fits(m, shape, limits);
 }
 
-// Several rows of X, the columns divided among a cluster (linear_sent.cuh): plain numbers of 16 bits, and packed weights whose lanes read X as it lies. As few
-// blocks as have room for X beside rings of two slots or more. Teams are what all groups take least time with, in tiles and what follows a group.
+// Several rows of X by plain numbers of 16 bits, the columns divided among a cluster (linear_numbers_some.cu). As few blocks as have room for X
+// beside rings of two slots or more. Teams are what all groups take least time with, in tiles and what follows a group.
 static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m, int32_t columns,
                                             const struct weft__cuda_limits *limits,
                                             struct weft__linear_shape *shape)
 {
-    const bool packed = m->block_elems > 1 && !m->grid_bytes && !m->exact;
-    if (columns != 8 || m->rounds || m->experts || weft__linear_tier(limits)->sm < 90 ||
-        !(m->x_bytes || (packed && !m->gate)))
+    if (columns != 8 || !m->x_bytes || m->rounds || m->experts ||
+        weft__linear_tier(limits)->sm < 90)
         return false;
     const int64_t tile = weft__linear_tile_cols(m), all = (m->cols + tile - 1) / tile;
     for (int32_t split = 2; split <= 8; split *= 2)

@@ -84,7 +84,7 @@ DEVICE float eights_load(struct stream *s, const struct weft__linear_device_args
         for (int32_t k = 0; k < AT_ONCE; k++)
             eights_ask<WHOLE>(s, args, first + k * WEFT_WARPS, &own[k]);
         if (first < WEFT_WARPS)
-            stream_ask_rest(s, args); // weights behind X, which everybody waits for
+            stream_ask_rest(s, args, SLOTS_BEFORE_X); // weights behind X, which everybody waits for
 #pragma unroll
         for (int32_t k = 0; k < AT_ONCE; k++) {
             const int32_t pair = first + k * WEFT_WARPS;
@@ -96,7 +96,7 @@ DEVICE float eights_load(struct stream *s, const struct weft__linear_device_args
         }
     }
     if (pairs <= warp_of_thread())
-        stream_ask_rest(s, args);
+        stream_ask_rest(s, args, SLOTS_BEFORE_X);
     return square;
 }
 

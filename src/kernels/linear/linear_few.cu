@@ -7,7 +7,7 @@
 // memory, which for one row of X that is not too long is sooner done than a launch.
 //
 // Function constants besides those of linear_stream.cuh: WEFT_FORMAT, WEFT_BATCH (1, 8, 16; exact: 1..4),
-// WEFT_SENT (several rows of X by linear_sent.cuh), WEFT_EXACT, WEFT_TWIN (a warp takes tiles of two row blocks at a time: up to 8 rows of X, columns a constant, nothing follows), WEFT_SPREAD (copies of the
+// WEFT_EXACT, WEFT_TWIN (a warp takes tiles of two row blocks at a time: up to 8 rows of X, columns a constant, nothing follows), WEFT_SPREAD (copies of the
 // table of a lattice, 0, 16, 32), WEFT_ROUND_X, WEFT_X_OUTSIDE (one row of X is read where it lies, f32 in rows of whole tiles), WEFT_X_DTYPE (of numbers), WEFT_SCALE_DTYPE (mlx), WEFT_BLOCKS (blocks a SM that registers must allow).
 #if WEFT_SPREAD
 #define GRID_COPIES WEFT_SPREAD
@@ -128,8 +128,6 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
 #include "src/kernels/linear/linear_few_some.cuh"
 #endif
 
-#if !WEFT_SENT
-
 DEVICE void sums_store(const struct stream *s, float *sums, const float acc[ACCUMULATORS])
 {
     int32_t r = s->lane / 4, c = s->lane % 4;
@@ -152,21 +150,11 @@ DEVICE void sums_store(const struct stream *s, float *sums, const float acc[ACCU
 }
 
 #endif
-#endif
 
-#if WEFT_SENT
-#define SUM_FACTOR (1 / X_STEP)
-#include "src/kernels/linear/linear_sent.cuh"
-#else
 #include "src/kernels/linear/linear_run.cuh"
-#endif
 
 extern "C" __global__ void __launch_bounds__(WEFT_WARPS * 32, WEFT_BLOCKS)
     weft_linear_few(const __grid_constant__ struct weft__linear_device_args args)
 {
-#if WEFT_SENT
-    sent_run(&args, (columns_of(&args) + 255) / 256);
-#else
     stream_run(&args, (columns_of(&args) + 255) / 256);
-#endif
 }

@@ -13,6 +13,7 @@
 #define COLUMNS        WEFT_BATCH
 #define X_ROUNDED      0
 #define DELIVERY_EARLY 0
+#define SLOTS_BEFORE_X 1 // X is as much as all of the ring
 
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/mma.cuh"
@@ -22,8 +23,6 @@
 
 static_assert((WEFT_FORMAT == 2 || WEFT_FORMAT == 3) && WEFT_ALIGNED, "weights of 16 bits");
 
-#define ACCUMULATORS       4
-#define SUM_FACTOR         1.0f
 #define EIGHT_COLUMN(c, k) (8 * (c) + 4 * (k))
 
 enum {
@@ -118,11 +117,9 @@ DEVICE void eights_store(const struct stream *s, int32_t pair, float x[2][8], bo
 
 #include "src/kernels/linear/linear_eights.cuh"
 
-DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
-                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+DEVICE void tile_multiply(const struct stream *s, const uint8_t *slot, int32_t tile, float acc[4])
 {
     float d[PARTS][4] = {{0}};
-    (void)args;
 #pragma unroll
     for (int32_t i = 0; i < 2; i++)
         chunk_multiply(tile_chunk(slot, s->lane, i, 0), tile_chunk(slot, s->lane, i, 1),

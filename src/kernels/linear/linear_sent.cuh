@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The main loop of kernels for 2 to 8 rows of X whose blocks have a part of the columns each, those of a cluster all: X of all columns is much to
-// bring to every SM, and leaves little room for rings. Included instead of linear_run.cuh (WEFT_SENT), once x_load() and tile_multiply() are known and
-// SUM_FACTOR, what a lane's four sums are to be multiplied by (D of mma.cuh).
+// The main loop of kernels for 2 to 8 rows of X, numbers, whose blocks have a part of the columns each, those of a cluster all: X of all columns is much
+// to bring to every SM, and leaves little room for rings. Included instead of linear_run.cuh, once x_load() and tile_multiply() are known, and
+// SLOTS_BEFORE_X, the slots of a ring that are asked for before X.
 //
-// Teams take groups of 16 rows in turn, as in linear_stream.cuh. Who has a group's sums sends them to the blocks that deliver, a part of the rows each; their
-// barriers count what has come, and are waited for when the next turn's groups have been multiplied. A fence or a barrier of the cluster would wait
-// for the weights that are on their way.
+// Teams take groups of 16 rows in turn, as in linear_stream.cuh. Who has a group's sums (a lane four, as D of mma.cuh) sends them to the blocks that deliver, a
+// part of the rows each; their barriers count what has come, and are waited for when the next turn's groups have been multiplied. A fence or a barrier
+// of the cluster would wait for the weights that are on their way.
 #ifndef WEFT_KERNELS_LINEAR_SENT_CUH
 #define WEFT_KERNELS_LINEAR_SENT_CUH
 
@@ -13,7 +13,7 @@
 #include "src/kernels/linear/linear_rounding.cuh"
 #include "src/kernels/linear/linear_stream_norm.cuh"
 
-static_assert(COLUMNS == 8 && ACCUMULATORS == 4 && WEFT_SPLIT > 1 && !WEFT_ROUND && !WEFT_EXPERTS &&
+static_assert(COLUMNS == 8 && !X_ROUNDED && WEFT_SPLIT > 1 && !WEFT_ROUND && !WEFT_EXPERTS &&
                   !WEFT_TWIN,
               "sums that are sent");
 
@@ -44,7 +44,7 @@ DEVICE uint32_t turn_barrier(int32_t turn)
 // One thread, when nobody waits for the turn two before any more.
 DEVICE void turn_expect(const struct weft__linear_device_args *args, int32_t turn)
 {
-    const int32_t squares = !X_ROUNDED && turn == 0 && args->norm ? WEFT_SPLIT * COLUMNS : 0;
+    const int32_t squares = turn == 0 && args->norm ? WEFT_SPLIT * COLUMNS : 0;
     barrier_expect(turn_barrier(turn), (uint32_t)(TURN_NUMBERS + squares) * 4);
 }
 
@@ -57,8 +57,6 @@ DEVICE void turns_begin(const struct weft__linear_device_args *args)
     }
     cluster_arrive();
 }
-
-#if !X_ROUNDED
 
 // Squares of the block's columns, by warps in norm_parts(), go to all; after a barrier since x_load().
 DEVICE void squares_send(const struct weft__linear_device_args *args)
@@ -76,20 +74,13 @@ DEVICE void squares_send(const struct weft__linear_device_args *args)
                    turn_barrier(0));
 }
 
-#endif
-
 DEVICE float row_rms(const struct weft__linear_device_args *args, int32_t n)
 {
-#if X_ROUNDED
-    (void)args;
-    return shared_rms()[n];
-#else
     float total = 0;
 #pragma unroll
     for (int32_t rank = 0; rank < WEFT_SPLIT; rank++)
         total += shared_sums()[SQUARES_AT + rank * COLUMNS + n];
     return 1.0f / sqrtf(total / (float)args->cols + args->norm_eps);
-#endif
 }
 
 DEVICE void sums_send(const struct stream *s, int32_t turn, int32_t matrix, const float acc[4])
@@ -101,7 +92,7 @@ DEVICE void sums_send(const struct stream *s, int32_t turn, int32_t matrix, cons
     for (int32_t k = 0; k < 2; k++) {
         const int32_t row = s->lane / 4 + k * 8;
         cluster_send_2(at + row % OWN_ROWS * COLUMNS, (uint32_t)(row / OWN_ROWS),
-                       make_float2(acc[2 * k] * SUM_FACTOR, acc[2 * k + 1] * SUM_FACTOR),
+                       make_float2(acc[2 * k], acc[2 * k + 1]),
                        turn_barrier(turn));
     }
 }
@@ -165,18 +156,10 @@ DEVICE void sent_run(const struct weft__linear_device_args *args, int32_t row_ti
         stream_ask(&s, args, i);
     stream_prefetch(&s, args);
     wait_for_previous();
-#if X_ROUNDED
-    float square[NORM_NUMBERS];
-    norm_ask(&s, args, square);
-#endif
     x_load(&s, args);
     __syncthreads();
     cluster_wait(); // all blocks have begun
-#if X_ROUNDED
-    norm_settle(&s, args, square);
-#else
     squares_send(args);
-#endif
     const int32_t all = args->num_groups - (int32_t)blockIdx.x / WEFT_SPLIT;
     const int32_t turns = (all + s.step - 1) / s.step;
     int32_t base = 0, slot = 0, group = s.first;
@@ -184,13 +167,13 @@ DEVICE void sent_run(const struct weft__linear_device_args *args, int32_t row_ti
     for (int32_t turn = 0; turn < turns; turn++, group += s.step)
 #pragma unroll 1
         for (int32_t matrix = 0; matrix < MATRICES; matrix++) {
-            float acc[ACCUMULATORS] = {0};
+            float acc[4] = {0};
             if (group < args->num_groups) {
                 for (int32_t tile = (s.warp - base) & (WEFT_TEAM - 1); tile < s.tiles;
                      tile += WEFT_TEAM) {
                     COPY_WAIT(WEFT_STAGES - 1);
                     __syncwarp();
-                    tile_multiply(&s, args, shared_ring() + slot * SLOT_BYTES, tile, acc);
+                    tile_multiply(&s, shared_ring() + slot * SLOT_BYTES, tile, acc);
                     __syncwarp();
                     stream_ask(&s, args, slot);
                     slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;

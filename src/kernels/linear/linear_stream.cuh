@@ -250,14 +250,12 @@ DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *
     copy_group_end();
 }
 
-// The slots of the ring that were held back for X: one, if a kernel does not say how many there are before it.
-#ifndef SLOTS_BEFORE_X
-#define SLOTS_BEFORE_X ALL_BUT_ONE
-#endif
-DEVICE void stream_ask_rest(struct stream *s, const struct weft__linear_device_args *args)
+// The slots of the ring that were held back for X, of `asked` on.
+DEVICE void stream_ask_rest(struct stream *s, const struct weft__linear_device_args *args,
+                            int32_t asked = ALL_BUT_ONE)
 {
 #pragma unroll 1
-    for (int32_t slot = SLOTS_BEFORE_X; slot < WEFT_STAGES; slot++)
+    for (int32_t slot = asked; slot < WEFT_STAGES; slot++)
         stream_ask(s, args, slot);
 }
 
