@@ -304,18 +304,14 @@ static void a_twins_teams_follow_its_groups(void **state)
         }
 }
 
-// Several rows of X come to an SM once where four warps a group of rows are all that there is to do (with a gate: without, a cluster has the columns).
+// Several rows of X come to an SM once where four warps a group of rows are all that there is to do.
 static void few_groups_have_one_block(void **state)
 {
     struct weft__linear_shape s;
-    struct weft__linear_matter m = {.cols = 4096,
-                                    .block_elems = 32,
-                                    .block_bytes = 18,
-                                    .numbers = 2,
-                                    .groups = 528,
-                                    .gate = true};
+    struct weft__linear_matter m = {
+        .cols = 4096, .block_elems = 32, .block_bytes = 18, .numbers = 2, .groups = 528};
     (void)state;
-    assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s) && !s.sent);
+    assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s));
     assert_true(s.warps == 16 && s.blocks == 1 && s.team == 4);
     m.groups++;
     assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s));
@@ -324,35 +320,41 @@ static void few_groups_have_one_block(void **state)
     assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s) && s.warps == 16);
 }
 
-// Two to eight rows of X by plain numbers of 16 bits and by packed codes: as few blocks of a cluster as have room for their part of X, and a grid of
-// whole clusters. Not where results leave rounded, nor by points of a lattice, nor for a gate of packed weights, nor on devices without clusters.
-static void some_rows_are_divided_over_clusters(void **state)
+// Two to eight rows of X by plain numbers of 16 bits: as few blocks of a cluster as have room for their part of X, and a grid of whole clusters. Not where
+// results leave rounded, nor by packed weights, nor on devices without clusters.
+static void some_rows_of_numbers_are_divided_over_clusters(void **state)
 {
     static const struct {
-        int32_t elems, bytes, x_bytes, cols, split, stages;
-    } cases[] = {{1, 2, 6, 4096, 2, 3},   {1, 2, 8, 4096, 2, 2},   {1, 2, 6, 14336, 8, 3},
-                 {32, 18, 0, 4096, 2, 4}, {32, 18, 0, 14336, 2, 3}, {32, 34, 0, 4096, 2, 2}};
+        int32_t x_bytes, cols, rows, split, stages, team;
+    } cases[] = {{6, 4096, 4096, 2, 3, 4},
+                 {8, 4096, 4096, 2, 2, 4},
+                 {6, 4096, 14336, 2, 3, 2},
+                 {6, 14336, 4096, 8, 3, 2}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weft__linear_shape s;
         struct weft__linear_matter m = {.cols = cases[i].cols,
-                                        .block_elems = cases[i].elems,
-                                        .block_bytes = cases[i].bytes,
+                                        .block_elems = 1,
+                                        .block_bytes = 2,
                                         .x_bytes = cases[i].x_bytes,
-                                        .numbers = 2,
-                                        .groups = 256};
+                                        .groups = cases[i].rows / 16};
         assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s) && s.sent);
-        print_message("%d %d %d: %d %d team %d\n", m.block_bytes, m.x_bytes, (int)m.cols, s.split, s.stages, s.team);
         assert_true(s.split == cases[i].split && s.stages == cases[i].stages);
+        assert_int_equal(s.team, cases[i].team);
         assert_true(weft__linear_blocks(&s, &devices[3], m.groups) % (uint32_t)s.split == 0);
+        check(&m, &devices[3]);
         assert_true(!weft__linear_choose_shape(&m, 8, &devices[0], &s) || !s.sent);
+        assert_true(!weft__linear_choose_shape(&m, 16, &devices[3], &s) || !s.sent);
         m.gate = true;
-        assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s));
-        assert_true(s.sent == (m.x_bytes > 0));
-        m.gate = false, m.rounds = true;
+        assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s) && s.sent);
+        m.rounds = true;
         assert_true(!weft__linear_choose_shape(&m, 8, &devices[3], &s) || !s.sent);
-        m.rounds = false, m.grid_bytes = 1024;
-        assert_true(!weft__linear_choose_shape(&m, 8, &devices[3], &s) || s.sent == (m.x_bytes > 0));
+        m = (struct weft__linear_matter){.cols = cases[i].cols,
+                                         .block_elems = 32,
+                                         .block_bytes = 18,
+                                         .numbers = 2,
+                                         .groups = cases[i].rows / 16};
+        assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s) && !s.sent);
     }
 }
 
@@ -397,16 +399,17 @@ static void forms_have_their_warps(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tiers_have_their_steps),
-                                       cmocka_unit_test(many_rows_of_few_bits_go_in_twos),
-                                       cmocka_unit_test(a_row_of_numbers_has_shapes_of_its_own),
-                                       cmocka_unit_test(a_twins_teams_follow_its_groups),
-                                       cmocka_unit_test(few_groups_have_one_block),
-                                       cmocka_unit_test(some_rows_are_divided_over_clusters),
-                                       cmocka_unit_test(forms_have_their_warps),
-                                       cmocka_unit_test(every_problem_has_a_shape),
-                                       cmocka_unit_test(models_keep_x_near),
-                                       cmocka_unit_test(many_rows_have_a_kernel),
-                                       cmocka_unit_test(slices_cover_the_columns)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiers_have_their_steps),
+        cmocka_unit_test(many_rows_of_few_bits_go_in_twos),
+        cmocka_unit_test(a_row_of_numbers_has_shapes_of_its_own),
+        cmocka_unit_test(a_twins_teams_follow_its_groups),
+        cmocka_unit_test(few_groups_have_one_block),
+        cmocka_unit_test(some_rows_of_numbers_are_divided_over_clusters),
+        cmocka_unit_test(forms_have_their_warps),
+        cmocka_unit_test(every_problem_has_a_shape),
+        cmocka_unit_test(models_keep_x_near),
+        cmocka_unit_test(many_rows_have_a_kernel),
+        cmocka_unit_test(slices_cover_the_columns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

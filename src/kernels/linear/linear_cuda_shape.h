@@ -48,7 +48,7 @@ weft__linear_tier(const struct weft__cuda_limits *limits)
 struct weft__linear_matter {
     int64_t cols;
     int32_t block_elems, block_bytes; // plain elements: 1 and their bytes
-    int32_t x_bytes; // of a number of X beside plain elements of 16 bits
+    int32_t x_bytes;                  // of a number of X beside plain elements of 16 bits
     bool table;                       // codes are places in a table of sixteen
     int32_t grid_bytes; // of shared memory for points of a lattice, beside what a launch asks for
     int32_t numbers;    // of a unit of one of several rounded rows of X
@@ -107,7 +107,7 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
     int64_t group_blocks = (m->gate ? 2 : 1) * (weft__linear_group_rows(m, s) / 16);
     int64_t sums = 2 * group_blocks * s->warps * s->columns * (s->columns == 1 ? 16 : 20) * 4;
     int64_t x = s->x_outside          ? 0
-                : s->sent ? s->columns * tiles * tile * m->x_bytes
+                : s->sent             ? s->columns * tiles * tile * m->x_bytes
                 : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
                 : m->exact            ? s->columns * tiles * tile * 4
                 : s->columns == 1
@@ -363,7 +363,9 @@ static inline bool weft__linear_choose_four_bits(const struct weft__linear_matte
     *shape = (struct weft__linear_shape){.columns = 1,
                                          .warps = 16,
                                          .team = 8,
-                                         .stages = !many ? 2 : rounds_x ? 5 : 4,
+                                         .stages = !many      ? 2
+                                                   : rounds_x ? 5
+                                                              : 4,
                                          .split = 1,
                                          .blocks = many ? 1 : 2,
                                          .rounds_x = rounds_x,

@@ -92,8 +92,7 @@ DEVICE void sums_send(const struct stream *s, int32_t turn, int32_t matrix, cons
     for (int32_t k = 0; k < 2; k++) {
         const int32_t row = s->lane / 4 + k * 8;
         cluster_send_2(at + row % OWN_ROWS * COLUMNS, (uint32_t)(row / OWN_ROWS),
-                       make_float2(acc[2 * k], acc[2 * k + 1]),
-                       turn_barrier(turn));
+                       make_float2(acc[2 * k], acc[2 * k + 1]), turn_barrier(turn));
     }
 }
 
@@ -109,8 +108,8 @@ DEVICE void turn_deliver(const struct stream *s, const struct weft__linear_devic
         if (group >= args->num_groups || n >= s->batch)
             continue;
         const struct weft__linear_device_part *part = &args->part[group_part(args, group)];
-        const int32_t row = (group - part->first_group) * 16 +
-                            (int32_t)cluster_rank() * OWN_ROWS + i % OWN_ROWS;
+        const int32_t row =
+            (group - part->first_group) * 16 + (int32_t)cluster_rank() * OWN_ROWS + i % OWN_ROWS;
         if (row >= part->rows)
             continue;
         const int64_t at = y_row(s, n);

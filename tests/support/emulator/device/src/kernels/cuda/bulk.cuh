@@ -158,8 +158,12 @@ static void emulated_send(const struct emulated_copy *copy)
 DEVICE void cluster_send_2(float *own, uint32_t rank, float2 two, uint32_t barrier)
 {
     const uint32_t to = emulated->of_block(emulated->shared_address(own), rank);
-    struct emulated_copy copy = {
-        emulated_send, to, emulated->of_block(barrier, rank), 8, (uint64_t)emulated->shared_pointer(to), {0}};
+    struct emulated_copy copy = {emulated_send,
+                                 to,
+                                 emulated->of_block(barrier, rank),
+                                 8,
+                                 (uint64_t)emulated->shared_pointer(to),
+                                 {0}};
     if (to % 8)
         emulated->fail("numbers sent to a place that is not aligned");
     memcpy(copy.place, &two, 8);
