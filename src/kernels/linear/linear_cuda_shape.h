@@ -447,11 +447,11 @@ static inline uint32_t weft__linear_blocks(const struct weft__linear_shape *s,
         int64_t most = (int64_t)limits->num_sms * s->blocks / 2 * 2;
         return (uint32_t)(groups < most ? groups : most);
     }
-    // clusters of 4 and 8 leave some SMs of a partition idle: 132 SMs hold 32 and 14 of them
+    // clusters of 4 and 8 leave some SMs of a partition idle: the 132 of an H200 hold 28 and 14 of them, not 32
     int64_t clusters =
         (int64_t)limits->num_sms * s->blocks / (s->launches > 1 ? s->launches : 1) / s->split;
     if (s->split >= 4)
-        clusters -= clusters / (s->split == 4 ? 32 : 8);
+        clusters -= clusters / (s->split == 4 ? 6 : 8);
     clusters = clusters < 1 ? 1 : clusters;
     return (uint32_t)((groups < clusters ? groups : clusters) * s->split);
 }
