@@ -207,16 +207,9 @@ DEVICE void x_load_eights(const struct stream *s, const struct weft__linear_devi
 
 #endif
 
-// Several rows (linear_some.cuh). All are asked for at once, for one after the other a launch would wait for each, and between slots of the ring, so that they do
-// not come behind all of it; lattices have some at a time, which pass through registers.
-#define X_BETWEEN 1
-#if TILE_EIGHTS
-#define SLOTS_BEFORE_X WEFT_STAGES
-#else
-#define SLOTS_BEFORE_X 1
-#endif
-
-DEVICE void x_load(struct stream *s, const struct weft__linear_device_args *args)
+// Several rows (linear_some.cuh). All are asked for at once, for one after the other a launch would wait for each; lattices have
+// some at a time, which pass through registers.
+DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)
 {
     enum { AT_ONCE = WEFT_LONG_X == 2 ? 4 : 1, TWOS = COLUMNS / 2 };
 #if TILE_EIGHTS
@@ -229,9 +222,8 @@ DEVICE void x_load(struct stream *s, const struct weft__linear_device_args *args
         for (int32_t i = (int32_t)threadIdx.x; i < x.of_bytes; i += THREADS)
             copy_16_async(shared_address(x_place(s, &x, n, i)), x_piece(&x, i));
     }
-    copy_group_end();
-    stream_ask_rest(s, args, SLOTS_BEFORE_X);
 #endif
+    copy_group_end();
     const int32_t pairs = x_pieces_of(s, args, 0).of_bytes / 4, twos = s->tiles * 4 * TWOS;
 #pragma unroll 1
     for (int32_t first = (int32_t)threadIdx.x; first < twos; first += AT_ONCE * THREADS) {
@@ -249,9 +241,7 @@ DEVICE void x_load(struct stream *s, const struct weft__linear_device_args *args
                 x_two(x_numbers(s), x_plane(s), i / TWOS, i % TWOS * 2, two[k]);
         }
     }
-#if !TILE_EIGHTS
-    COPY_WAIT(WEFT_STAGES - SLOTS_BEFORE_X);
-#endif
+    COPY_WAIT(0);
 }
 
 #endif

@@ -17,9 +17,7 @@ enum { BLOCKS_AT_ONCE = WEFT_EXPERTS || ONE_ROUNDED ? 1 : GROUP_STEPS };
 
 // A row of X comes behind what the SM has asked for, so a slot of the ring is asked for after it, or behind its first loads; not
 // where rows are so long that the ring is what a launch waits for.
-#if defined SLOTS_BEFORE_X
-enum { ASKED_BEFORE_X = SLOTS_BEFORE_X };
-#elif defined X_WAITS || defined X_BETWEEN
+#if defined X_WAITS || defined X_BETWEEN
 enum { ASKED_BEFORE_X = ALL_BUT_ONE };
 #else
 enum { ASKED_BEFORE_X = WEFT_STAGES };
