@@ -41,7 +41,8 @@ static void check(const struct weft__linear_matter *m, const struct weft__cuda_l
         assert_true(s.warps * 32 * s.blocks <= device->threads_per_sm);
         assert_true((s.warps & (s.warps - 1)) == 0 && s.stages > 0);
         assert_true(s.team > 0 && s.warps % s.team == 0);
-        assert_true(s.team == s.warps || (s.split == 1 && !s.pair));
+        assert_true(s.team == s.warps || (s.split == 1 && !s.pair) || s.sent);
+        assert_true(!s.sent || (s.columns == 8 && s.split > 1 && !m->rounds && !m->exact));
         assert_true(s.split == 1 || (device->sm >= 90 && !s.pair && !s.x_outside));
         assert_true(!s.pair || (m->rounds && device->sm >= 90));
         assert_true(!s.x_outside || s.columns == 1);
@@ -128,8 +129,8 @@ static void many_rows_have_a_kernel(void **state)
             static struct weft__cuda_choice choice;
             const weft_linear_desc desc = {.cols = 4096, .max_batch = most[i]};
             memset(&choice, 0, sizeof choice);
-            const struct weft__linear_gemm_wish wish = {formats[f], WEFT_F32, WEFT_F32, WEFT_F16,
-                                                        weft_dtype_block_bytes(formats[f])};
+            const struct weft__linear_gemm_wish wish = {
+                formats[f], WEFT_F32, WEFT_F32, WEFT_F16, weft_dtype_block_bytes(formats[f]), 0};
             bool serves = weft__linear_gemm_plan(&desc, &wish, &devices[3], &choice, &gemm);
             assert_true(serves == (most[i] >= (f == 0 ? WEFT__LINEAR_GEMM_MIN_EXACT
                                                       : WEFT__LINEAR_GEMM_MIN_BATCH)));
@@ -156,7 +157,7 @@ static void slices_cover_the_columns(void **state)
                     const weft_dtype format = weft_dtype_at(i);
                     const weft_linear_desc desc = {.cols = cols, .max_batch = 100};
                     const struct weft__linear_slice_wish wish = {
-                        {format, 0, WEFT_F32, WEFT_F16, weft_dtype_block_bytes(format)},
+                        {format, 0, WEFT_F32, WEFT_F16, weft_dtype_block_bytes(format), 0},
                         .units = weft__linear_slice_units(rows[r], WEFT__LINEAR_SLICE_UNIT),
                         .team_units = weft__linear_slice_units(rows[r], WEFT__LINEAR_TEAM_UNIT)};
                     memset(&choice, 0, sizeof choice);
@@ -255,7 +256,7 @@ static void a_row_of_numbers_has_shapes_of_its_own(void **state)
     } cases[] = {{4096, 4096, 16, 2, 132, true},
                  {14336, 4096, 16, 2, 264, true},
                  {28672, 4096, 16, 5, 132, true},
-                 {128256, 4096, 8, 4, 264, true},
+                 {128256, 4096, 16, 5, 132, true},
                  {4096, 14336, 16, 4, 132, false}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -319,6 +320,44 @@ static void few_groups_have_one_block(void **state)
     assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s) && s.warps == 16);
 }
 
+// Two to eight rows of X by plain numbers of 16 bits: as few blocks of a cluster as have room for their part of X, and a grid of whole clusters. Not where
+// results leave rounded, nor by packed weights, nor on devices without clusters.
+static void some_rows_of_numbers_are_divided_over_clusters(void **state)
+{
+    static const struct {
+        int32_t x_bytes, cols, rows, split, stages, team;
+    } cases[] = {{6, 4096, 4096, 2, 3, 4},
+                 {8, 4096, 4096, 2, 2, 4},
+                 {6, 4096, 14336, 2, 3, 2},
+                 {6, 14336, 4096, 8, 3, 2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weft__linear_shape s;
+        struct weft__linear_matter m = {.cols = cases[i].cols,
+                                        .block_elems = 1,
+                                        .block_bytes = 2,
+                                        .x_bytes = cases[i].x_bytes,
+                                        .groups = cases[i].rows / 16};
+        assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s) && s.sent);
+        assert_true(s.split == cases[i].split && s.stages == cases[i].stages);
+        assert_int_equal(s.team, cases[i].team);
+        assert_true(weft__linear_blocks(&s, &devices[3], m.groups) % (uint32_t)s.split == 0);
+        check(&m, &devices[3]);
+        assert_true(!weft__linear_choose_shape(&m, 8, &devices[0], &s) || !s.sent);
+        assert_true(!weft__linear_choose_shape(&m, 16, &devices[3], &s) || !s.sent);
+        m.gate = true;
+        assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s) && s.sent);
+        m.rounds = true;
+        assert_true(!weft__linear_choose_shape(&m, 8, &devices[3], &s) || !s.sent);
+        m = (struct weft__linear_matter){.cols = cases[i].cols,
+                                         .block_elems = 32,
+                                         .block_bytes = 18,
+                                         .numbers = 2,
+                                         .groups = cases[i].rows / 16};
+        assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s) && !s.sent);
+    }
+}
+
 // Whatever is called by name has the warps that the name says, where shared memory allows them.
 static bool same_shape(const struct weft__linear_shape *a, const struct weft__linear_shape *b)
 {
@@ -360,15 +399,17 @@ static void forms_have_their_warps(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tiers_have_their_steps),
-                                       cmocka_unit_test(many_rows_of_few_bits_go_in_twos),
-                                       cmocka_unit_test(a_row_of_numbers_has_shapes_of_its_own),
-                                       cmocka_unit_test(a_twins_teams_follow_its_groups),
-                                       cmocka_unit_test(few_groups_have_one_block),
-                                       cmocka_unit_test(forms_have_their_warps),
-                                       cmocka_unit_test(every_problem_has_a_shape),
-                                       cmocka_unit_test(models_keep_x_near),
-                                       cmocka_unit_test(many_rows_have_a_kernel),
-                                       cmocka_unit_test(slices_cover_the_columns)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tiers_have_their_steps),
+        cmocka_unit_test(many_rows_of_few_bits_go_in_twos),
+        cmocka_unit_test(a_row_of_numbers_has_shapes_of_its_own),
+        cmocka_unit_test(a_twins_teams_follow_its_groups),
+        cmocka_unit_test(few_groups_have_one_block),
+        cmocka_unit_test(some_rows_of_numbers_are_divided_over_clusters),
+        cmocka_unit_test(forms_have_their_warps),
+        cmocka_unit_test(every_problem_has_a_shape),
+        cmocka_unit_test(models_keep_x_near),
+        cmocka_unit_test(many_rows_have_a_kernel),
+        cmocka_unit_test(slices_cover_the_columns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -231,7 +231,8 @@ static void warpgroups_make_weights_beside_products(void **state)
 }
 
 // One row of X, packed weights: everything comes 16 bytes at a time, and X is read once for 16 rows of W.
-static void open_linear_as(weft_dtype format, const char *function, const char *variant)
+static void open_linear_for(weft_dtype format, const char *function, const char *variant,
+                            int32_t max_batch)
 {
     const char *why;
     const struct weft__nvrtc *nvrtc = weft__nvrtc(&why);
@@ -239,7 +240,7 @@ static void open_linear_as(weft_dtype format, const char *function, const char *
         skip();
     const weft_linear_desc desc = {
         .cols = 4096,
-        .max_batch = 1,
+        .max_batch = max_batch,
         .x_dtype = WEFT_F32,
         .y_dtype = WEFT_F32,
         .num_parts = 1,
@@ -249,6 +250,11 @@ static void open_linear_as(weft_dtype format, const char *function, const char *
             {.weight_dtype = format, .scale_dtype = WEFT_F32, .rows = 4096, .scale_rows = 1}}};
     open_function(nvrtc, WEFT__OP_linear, &desc, function);
     assert_int_equal(in_all(" DFMA") + in_all(" DMUL") + in_all(" DADD"), 0);
+}
+
+static void open_linear_as(weft_dtype format, const char *function, const char *variant)
+{
+    open_linear_for(format, function, variant, 1);
 }
 
 static void open_linear_named(weft_dtype format, const char *variant)
@@ -272,6 +278,20 @@ static void copies_of_plain_weights_have_their_policy(void **state)
     open_linear_as(WEFT_BF16, "weft_linear_numbers", NULL);
     assert_true(in_all(" LDGSTS.E.BYPASS.128.ZFILL") >= 8);
     assert_int_equal(count(listing, listing + strlen(listing), " LDGSTS.", "+UR"), 0);
+}
+
+// Sums that go to another block of the cluster are counted by its barrier: the only fence is that of the beginning, when nothing is on its way.
+static void sums_are_sent_without_a_fence(void **state)
+{
+    (void)state;
+    open_linear_for(WEFT_BF16, "weft_linear_numbers_some", NULL, 8);
+    assert_int_equal(in_all(" HMMA.16816.F32.BF16"),
+                     2 * 2 * 3); // a tile: two chunks a lane, three terms of X
+    assert_true(in_all(" STAS.64") >= 2);
+    assert_int_equal(in_all(" MEMBAR.ALL.GPU"), 1);
+    assert_int_equal(in_all(" UCGABAR_WAIT"), 1);
+    open_linear_for(WEFT_F16, "weft_linear_numbers_some", NULL, 8);
+    assert_int_equal(in_all(" HMMA.1688.F32.TF32"), 2 * 4 * 2);
 }
 
 static void a_tile_of_four_bits_takes_few_loads(void **state)
@@ -361,6 +381,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_of_plain_weights_have_their_policy),
+        cmocka_unit_test(sums_are_sent_without_a_fence),
         cmocka_unit_test(a_tile_of_four_bits_takes_few_loads),
         cmocka_unit_test(few_bits_meet_their_scales_as_integers),
         cmocka_unit_test(a_point_takes_one_dot_and_one_load),

@@ -87,7 +87,7 @@ static void case_linear(void)
            .norm = WEFT_LINEAR_NORM_RMS, .y_dtype = WEFT_F16);
     EXPECT(two, 2, WEFT_Q4_0, false, "rows rows finish", .gate = WEFT_LINEAR_GATE_GELU,
            .flags = WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_Y_ROUNDED);
-    EXPECT(two, 2, WEFT_BF16, true, "round few numbers", 0);
+    EXPECT(two, 2, WEFT_BF16, true, "round few numbers_some", 0);
 #undef EXPECT
     weft_memory_free(context, m);
     weft_context_destroy(context);
@@ -108,7 +108,13 @@ static void case_linear_plain(void)
         const char *functions;
     } cases[] = {{WEFT_BF16, 40, 0, 0, "gemm_x gemm_plain"},
                  {WEFT_BF16, 16, 0, 0, "gemm_x gemm_plain"},
-                 {WEFT_BF16, 2, 0, 0, "numbers"},
+                 {WEFT_BF16, 9, 0, 0, "gemm_x gemm_plain"},
+                 {WEFT_BF16, 8, 0, 0, "numbers_some"},
+                 {WEFT_BF16, 2, 0, 0, "numbers_some"},
+                 {WEFT_BF16, 1, 0, 0, "numbers"},
+                 {WEFT_BF16, 8, 2, 0, "numbers"},
+                 {WEFT_F16, 8, 0, 0, "numbers_some"},
+                 {WEFT_F16, 3, 0, WEFT_LINEAR_BATCH_INVARIANT, "numbers"},
                  {WEFT_F16, 40, 0, 0, "gemm_x gemm_plain"},
                  {WEFT_F16, 16, 0, 0, "numbers"},
                  {WEFT_F32, 40, 0, 0, "numbers"},

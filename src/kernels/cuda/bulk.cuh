@@ -157,4 +157,18 @@ DEVICE void barrier_arrive_at(uint32_t barrier, uint32_t rank)
                  : "memory");
 }
 
+// Two numbers, from a multiple of 8 on, into another block of the cluster (or this one), at the place that `own` is here; the same barrier
+// there counts their 8 bytes. So who waits at it sees them, and no fence stands between: one would wait for all else that the thread has asked for.
+DEVICE void cluster_send_2(float *own, uint32_t rank, float2 two, uint32_t barrier)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{.reg .u32 to, at;\n"
+                 "mapa.shared::cluster.u32 to, %0, %1; mapa.shared::cluster.u32 at, %2, %1;\n"
+                 "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [to], "
+                 "{%3, %4}, [at];}" ::"r"((uint32_t)__cvta_generic_to_shared(own)),
+                 "r"(rank), "r"(barrier), "f"(two.x), "f"(two.y)
+                 : "memory");
+#endif
+}
+
 #endif

@@ -126,9 +126,13 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_Y_DTYPE = (int32_t)(whole ? desc->y_dtype : WEFT_F32),
         .WEFT_SCALE_DTYPE = set->scale_dtype,
         .WEFT_BLOCKS = shape->blocks};
-    return weft__cuda_want(
-        choice, plain ? "src/kernels/linear/linear_numbers.cu" : "src/kernels/linear/linear_few.cu",
-        plain ? "weft_linear_numbers" : "weft_linear_few", WEFT__CUDA_VALUES(linear, constants));
+    static const char *const texts[][2] = {
+        {"src/kernels/linear/linear_few.cu", "weft_linear_few"},
+        {"src/kernels/linear/linear_numbers.cu", "weft_linear_numbers"},
+        {"src/kernels/linear/linear_numbers_some.cu", "weft_linear_numbers_some"}};
+    const int which = shape->sent ? 2 : plain;
+    return weft__cuda_want(choice, texts[which][0], texts[which][1],
+                           WEFT__CUDA_VALUES(linear, constants));
 }
 
 // The passes that runs of up to max_batch rows of X are made of. When a row must not depend on the batch
@@ -145,8 +149,12 @@ static bool choose_shapes(const weft_linear_desc *desc, const struct weft__cuda_
         columns = m->block_bytes == 4 ? f32 : narrow, count = m->block_bytes == 4 ? 2 : 4;
     for (int32_t i = m->form == WEFT__LINEAR_FORM_batched && count > 1; i < count; i++) {
         struct weft__linear_shape *shape = &set->shapes[set->num_shapes];
-        if (i > 0 && desc->max_batch <= columns[i - 1] && set->num_shapes > 0)
+        if (set->num_shapes > 0 && desc->max_batch <= shape[-1].columns)
             break;
+        // eight rows by a cluster are sooner done than four by a block
+        if (columns[i] == 4 && !(desc->flags & WEFT_LINEAR_BATCH_INVARIANT) &&
+            weft__linear_choose_sent(m, 8, limits, shape))
+            continue;
         if (!weft__linear_choose_shape(m, columns[i], limits, shape))
             break;
         // wider passes pay as long as X stays in the shared memory of one block or two
@@ -212,15 +220,17 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
         s++;
     struct weft__linear_set *set = &launch->sets[s];
     launch->num_sets = s < launch->num_sets ? launch->num_sets : s + 1;
-    set->matter =
-        (struct weft__linear_matter){.cols = desc->cols,
-                                     .block_elems = elems,
-                                     .block_bytes = own->block_bytes,
-                                     .table = WEFT__LINEAR_TABLE(part->weight_dtype),
-                                     .grid_bytes = WEFT__LINEAR_GRID_BYTES(part->weight_dtype),
-                                     .numbers = WEFT__LINEAR_SOME_NUMBERS(part->weight_dtype),
-                                     .exact = elems > 1 && exact,
-                                     .form = (enum weft__linear_form)row->form};
+    set->matter = (struct weft__linear_matter){
+        .cols = desc->cols,
+        .block_elems = elems,
+        .block_bytes = own->block_bytes,
+        .x_bytes =
+            elems == 1 && own->block_bytes == 2 ? WEFT__LINEAR_SENT_BYTES(part->weight_dtype) : 0,
+        .table = WEFT__LINEAR_TABLE(part->weight_dtype),
+        .grid_bytes = WEFT__LINEAR_GRID_BYTES(part->weight_dtype),
+        .numbers = WEFT__LINEAR_SOME_NUMBERS(part->weight_dtype),
+        .exact = elems > 1 && exact,
+        .form = (enum weft__linear_form)row->form};
     set->scale_dtype = own->scale_dtype;
     set->named_blas = own->named_blas;
     set->parts[set->num_parts++] = p;
@@ -333,7 +343,9 @@ static int32_t add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *
         wish.team_units += weft__linear_slice_units(rows, WEFT__LINEAR_TEAM_UNIT);
     }
     for (int32_t i = 0; i < set->num_shapes; i++)
-        if (set->shapes[i].split == 1)
+        if (set->shapes[i].sent)
+            wish.matrix.few = set->shapes[i].columns;
+        else if (set->shapes[i].split == 1)
             wish.few_columns = set->shapes[i].columns;
     weft__linear_gemm_plan(desc, &wish.matrix, &launch->limits, choice, &set->gemm);
     if (!plain)

@@ -48,6 +48,7 @@ weft__linear_tier(const struct weft__cuda_limits *limits)
 struct weft__linear_matter {
     int64_t cols;
     int32_t block_elems, block_bytes; // plain elements: 1 and their bytes
+    int32_t x_bytes;                  // of a number of X beside plain elements of 16 bits
     bool table;                       // codes are places in a table of sixteen
     int32_t grid_bytes; // of shared memory for points of a lattice, beside what a launch asks for
     int32_t numbers;    // of a unit of one of several rounded rows of X
@@ -71,6 +72,7 @@ struct weft__linear_shape {
     bool rounds_x;         // blocks round X themselves
     int32_t launches;      // whose blocks are to share an SM; 0: one
     int32_t spread; // copies of the table of points of a lattice, for as many lanes; 0: one for all
+    bool sent;      // columns are divided over the cluster: linear_sent.cuh
     bool x_outside; // X stays in global memory: it is too long
     int32_t shared_bytes;
 };
@@ -105,6 +107,7 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
     int64_t group_blocks = (m->gate ? 2 : 1) * (weft__linear_group_rows(m, s) / 16);
     int64_t sums = 2 * group_blocks * s->warps * s->columns * (s->columns == 1 ? 16 : 20) * 4;
     int64_t x = s->x_outside          ? 0
+                : s->sent             ? s->columns * tiles * tile * m->x_bytes
                 : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
                 : m->exact            ? s->columns * tiles * tile * 4
                 : s->columns == 1
@@ -335,9 +338,9 @@ static inline bool weft__linear_is_pair(const struct weft__linear_matter *m,
                    : m->groups <= (int64_t)limits->num_sms * s->blocks;
 }
 
-// One row of X of numbers by codes of four bits on a device with many SMs, measured in q4_0 and q4_k. Blocks round rows of up to 4096 columns
-// themselves, which saves a launch. Where groups or columns are many, smaller blocks with longer rings; where each of two teams an SM has
-// one group at most, one block an SM, so that the next launch's blocks ask for their weights beside it. (X that comes rounded is a model's, whose sums
+// One row of X of numbers by codes of four bits on a device with many SMs, measured in q4_0, q4_1, q4_k and mlx_q4_g64. Blocks round rows of up to 4096
+// columns themselves, which saves a launch. Where groups or columns are many, one block of two teams whose rings are as long as fits beside X; where each of
+// two teams an SM has one group at most, one block an SM, so that the next launch's blocks ask for their weights beside it. (X that comes rounded is a model's, whose sums
 // src/kernels/token adds up in the order of teams of 16.)
 static inline bool weft__linear_choose_four_bits(const struct weft__linear_matter *m,
                                                  int32_t columns,
@@ -357,21 +360,54 @@ static inline bool weft__linear_choose_four_bits(const struct weft__linear_matte
     const bool many = m->groups >= 8 * sms || m->cols > 8192, rounds_x = m->cols <= 4096;
     if (!many && !rounds_x)
         return false;
-    // Of q4_0 alone was measured that one block of two teams, whose rings are as long as fits beside X, is faster than two of one; not of
-    // more rows of W.
-    const bool large = many && m->block_bytes == 18 && (m->groups < 16 * sms || !rounds_x);
     *shape = (struct weft__linear_shape){.columns = 1,
-                                         .warps = many && !large ? 8 : 16,
+                                         .warps = 16,
                                          .team = 8,
-                                         .stages = large && rounds_x ? 5
-                                                   : many            ? 4
-                                                                     : 2,
+                                         .stages = !many      ? 2
+                                                   : rounds_x ? 5
+                                                              : 4,
                                          .split = 1,
-                                         .blocks = large ? 1 : 2,
+                                         .blocks = many ? 1 : 2,
                                          .rounds_x = rounds_x,
                                          .launches = m->groups <= 2 * sms && !many ? 2 : 1};
     shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
     return weft__linear_fits(m, shape, limits);
+}
+
+// Several rows of X by plain numbers of 16 bits, the columns divided among a cluster (linear_numbers_some.cu). As few blocks as have room for X
+// beside rings of two slots or more. Teams are what all groups take least time with, in tiles and what follows a group.
+static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m, int32_t columns,
+                                            const struct weft__cuda_limits *limits,
+                                            struct weft__linear_shape *shape)
+{
+    if (columns != 8 || !m->x_bytes || m->rounds || m->experts ||
+        weft__linear_tier(limits)->sm < 90)
+        return false;
+    const int64_t tile = weft__linear_tile_cols(m), all = (m->cols + tile - 1) / tile;
+    for (int32_t split = 2; split <= 8; split *= 2)
+        for (int32_t stages = 4; stages >= 2; stages--) {
+            *shape = (struct weft__linear_shape){.columns = columns,
+                                                 .warps = 16,
+                                                 .team = 16,
+                                                 .stages = stages,
+                                                 .split = split,
+                                                 .blocks = 1,
+                                                 .sent = true};
+            shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
+            if (!weft__linear_fits(m, shape, limits))
+                continue;
+            const int64_t clusters = limits->num_sms / split, tiles = (all + split - 1) / split;
+            const int64_t groups = (m->groups + clusters - 1) / clusters;
+            int64_t least = INT64_MAX;
+            for (int32_t team = 16; team >= 2; team /= 2) {
+                const int64_t turns = (groups * team + 15) / 16;
+                const int64_t cost = turns * ((tiles + team - 1) / team + 1);
+                if (cost < least)
+                    least = cost, shape->team = team;
+            }
+            return true;
+        }
+    return false;
 }
 
 // Chooses the shape for passes of `columns` rows of X; false if the device has not the shared memory.
@@ -380,7 +416,8 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
                                              struct weft__linear_shape *shape)
 {
     if (weft__linear_choose_twin(m, columns, limits, shape) ||
-        weft__linear_choose_four_bits(m, columns, limits, shape))
+        weft__linear_choose_four_bits(m, columns, limits, shape) ||
+        weft__linear_choose_sent(m, columns, limits, shape))
         return true;
     int count;
     const int8_t(*list)[3] = weft__linear_blocks_to_try(m, columns, limits, &count);
@@ -410,11 +447,11 @@ static inline uint32_t weft__linear_blocks(const struct weft__linear_shape *s,
         int64_t most = (int64_t)limits->num_sms * s->blocks / 2 * 2;
         return (uint32_t)(groups < most ? groups : most);
     }
-    // clusters of 4 and 8 leave some SMs of a partition idle: 132 SMs hold 32 and 14 of them
+    // clusters of 4 and 8 leave some SMs of a partition idle: the 132 of an H200 hold 28 and 14 of them, not 32
     int64_t clusters =
         (int64_t)limits->num_sms * s->blocks / (s->launches > 1 ? s->launches : 1) / s->split;
     if (s->split >= 4)
-        clusters -= clusters / (s->split == 4 ? 32 : 8);
+        clusters -= clusters / (s->split == 4 ? 6 : 8);
     clusters = clusters < 1 ? 1 : clusters;
     return (uint32_t)((groups < clusters ? groups : clusters) * s->split);
 }

@@ -93,6 +93,9 @@ enum {
          ? 3                                                                                       \
          : 1 + WEFT__LINEAR_UNIT_NUMBERS(format))
 
+// Bytes of a number of X beside plain weights of 16 bits (linear_numbers_some.cu): three of bf16, or two of tf32.
+#define WEFT__LINEAR_SENT_BYTES(format) ((format) == 3 ? 6 : 8)
+
 // Bytes of `rows` rows of X of so many pairs there.
 #define WEFT__LINEAR_SOME_BYTES(format, rows, pairs)                                               \
     ((rows) * (((pairs) | 1) * 64 + (pairs)*8 * WEFT__LINEAR_SOME_NUMBERS(format)))

@@ -102,7 +102,7 @@ static void choose_plain(const weft_linear_desc *desc, const struct weft__cuda_l
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const int16_t *s = shapes[i];
         const bool few = s[1] > 1;
-        if (few ? !gemm->brain || (s[0] == 16 && desc->max_batch <= 8)
+        if (few ? !gemm->brain || s[0] < gemm->min_batch || (s[0] == 16 && desc->max_batch <= 8)
                 : desc->max_batch < WEFT__LINEAR_GEMM_MIN_BATCH ||
                       (s[0] > 32 && s[0] >= 2 * desc->max_batch))
             continue;
@@ -205,18 +205,21 @@ bool weft__linear_gemm_plan(const weft_linear_desc *desc, const struct weft__lin
                                        .eights = WEFT__LINEAR_EIGHTS(format),
                                        .plain = is_plain(format),
                                        .wgmma = limits->sm == 90};
-    const int32_t least =
-        format == WEFT_BF16 ? WEFT__LINEAR_GEMM_MIN_EXACT : WEFT__LINEAR_GEMM_MIN_BATCH;
+    const int32_t least = format != WEFT_BF16 ? WEFT__LINEAR_GEMM_MIN_BATCH
+                          : wish->few         ? wish->few + 1
+                                              : WEFT__LINEAR_GEMM_MIN_EXACT;
     if ((desc->flags & (WEFT_LINEAR_EXACT | WEFT_LINEAR_BATCH_INVARIANT)) ||
         !serves(desc, format, gemm->wgmma) || desc->max_batch < least)
         return false;
+    gemm->min_batch = least;
     if (gemm->plain)
         choose_plain(desc, limits, gemm);
     else
         choose_shapes(desc, wish, limits, gemm);
-    if (gemm->num_shapes == 0)
+    if (gemm->num_shapes == 0) {
+        gemm->min_batch = 0;
         return false;
-    gemm->min_batch = least;
+    }
     struct weft__linear_gemm_constants constants = {.WEFT_FORMAT = (int32_t)format,
                                                     .WEFT_BRAIN = gemm->brain,
                                                     .WEFT_EIGHTS = gemm->eights,

@@ -48,6 +48,7 @@ struct weft__linear_gemm_wish {
     weft_dtype format;
     int32_t x_dtype, y_dtype, scale_dtype;
     int32_t block_bytes; // in tiles
+    int32_t few;         // rows of X that other kernels serve as well as these
 };
 
 // Adds kernels for packed weights; false (and min_batch 0) if other kernels must serve.

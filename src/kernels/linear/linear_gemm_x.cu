@@ -10,6 +10,7 @@
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_gemm_device.h"
 #include "src/kernels/linear/linear_rounding.cuh"
+#include "src/kernels/linear/linear_terms.cuh"
 
 // The 16 columns of a group of them: side by side, or four out of each eight of a unit (WEFT_EIGHTS).
 DEVICE void x_sixteen(const struct weft__linear_gemm_x_args *args, int32_t n, int32_t group,
@@ -90,26 +91,12 @@ DEVICE uint32_t x_largest(const struct weft__linear_gemm_x_args *args, int32_t n
     return block_combine(largest, 0u, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
 }
 
-// Rounding to bf16 must not make it infinite.
-DEVICE float x_below(float x)
-{
-    const float most = bits_float(0x7f7f0000u);
-    return fabsf(x) < bits_float(0x7f800000u) ? fminf(fmaxf(x, -most), most) : x;
-}
-
-// Two numbers as they are multiplied. With several terms what is left of them stays in a and b; nothing is of what is not
-// finite.
+// Two numbers as they are multiplied. With several terms what is left of them stays in a and b.
 DEVICE uint32_t x_pair(float *a, float *b)
 {
     if (!WEFT_BRAIN)
         return floats_f16x2(*a, *b);
-    if (WEFT_TERMS == 1)
-        return floats_bf16x2(*a, *b);
-    const uint32_t pair = floats_bf16x2(x_below(*a), x_below(*b));
-    const float2 taken = bf16x2_float2(pair);
-    *a = fabsf(taken.x) < bits_float(0x7f800000u) ? *a - taken.x : 0.0f;
-    *b = fabsf(taken.y) < bits_float(0x7f800000u) ? *b - taken.y : 0.0f;
-    return pair;
+    return WEFT_TERMS == 1 ? floats_bf16x2(*a, *b) : term_take(a, b);
 }
 
 extern "C" __global__ void __launch_bounds__(256)

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Y = X W^T for up to 16 rows of X, W of f32, f16 or bf16 as the caller has it (row after row).
 //
-// A tile is 16 rows by 128 bytes. Lane (r, c) owns 16 bytes at chunks c and c + 4 of rows r and r + 8; a
-// row's chunks change places in odd rows (chunk ^ 4), so that a warp's reads meet every bank. Up to 4
-// rows of X: products in f32. More (f16, bf16): tensor cores in tf32, in which both kinds of weights are
+// Tiles as in linear_plain_tile.cuh. Up to 4 rows of X: products in f32. More (f16, bf16): tensor cores in tf32, in which both kinds of weights are
 // exact, X in two parts of 11 bits each, error 2^-23 of |w x|; A's columns are numbered as a lane has them:
 // product j of a chunk takes its columns 2j and 2j + 1.
 //
@@ -13,76 +11,16 @@
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/cuda/mma.cuh"
 #include "src/kernels/linear/linear_device.h"
+#include "src/kernels/linear/linear_terms.cuh"
 
 #define COLUMNS        WEFT_BATCH
 #define X_ROUNDED      0
 #define DELIVERY_EARLY 1
-#define SLOT_BYTES     2048
 #define TENSOR         (WEFT_BATCH > 4)
 
-enum {
-    ELEMENT = WEFT_FORMAT == 1 ? 4 : 2,
-    TILE_COLUMNS = 128 / ELEMENT,
-    CHUNK = 16 / ELEMENT,
-    ACCUMULATORS = TENSOR ? COLUMNS / 2 : 2 * COLUMNS,
-};
+#include "src/kernels/linear/linear_plain_tile.cuh"
 
-// A lane copies chunk lane % 8 of rows lane / 8, + 4, + 8, + 12: the first of them from `col` on. What lies past the last
-// row is a row that is there.
-struct source {
-    const uint8_t *from;
-    int64_t stride;
-    int32_t below, left; // rows below the first; columns from `from` on
-};
-
-DEVICE void source_begin(struct source *s, const struct weft__linear_device_args *args,
-                         const struct weft__linear_device_part *part, int32_t row_block,
-                         int32_t tile, int32_t lane)
-{
-    const int32_t last = part->rows - 1, row = min(row_block * 16 + lane / 8, last);
-    const int32_t col = tile * TILE_COLUMNS + lane % 8 * CHUNK;
-    s->stride = part->weight_stride_bytes;
-    s->from = (const uint8_t *)part->weight + row * s->stride + (int64_t)col * ELEMENT;
-    s->below = last - row;
-    s->left = args->cols - col;
-}
-
-DEVICE void source_next(struct source *s)
-{
-    s->from += WEFT_TEAM * 128;
-    s->left -= WEFT_TEAM * TILE_COLUMNS;
-}
-
-DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
-{
-#if WEFT_ALIGNED
-    const uint64_t policy = policy_once(); // a row of X is to stay in L2, not W
-    // What all lanes have of an address ptxas (13.0, sm_90) leaves in a uniform register, and then has none left for the policy: an
-    // illegal instruction, [R + UR0], desc[UR1]. What comes from another lane it takes for the lane's own.
-    const uint32_t to_slot = __shfl_sync(0xffffffffu, shared_address(slot), 0);
-#endif
-#pragma unroll
-    for (int32_t k = 0; k < 4; k++) {
-        const int32_t row = k * 4 + lane / 8;
-        const uint8_t *from = s->from + min(4 * k, s->below) * s->stride;
-        const int32_t at = row * 128 + (lane % 8 ^ (row & 1) << 2) * 16;
-#if WEFT_ALIGNED
-        const int32_t bytes = s->left * ELEMENT;
-        // nothing is read of a chunk that is not there, wherever it would be
-        copy_16_async_or_zero_as(to_slot + at, bytes > 0 ? from : s->from - lane % 8 * 16,
-                                 bytes < 0    ? 0
-                                 : bytes > 16 ? 16
-                                              : bytes,
-                                 policy);
-#else
-        for (int32_t i = 0; i < CHUNK; i++)
-            if (ELEMENT == 4)
-                ((uint32_t *)(slot + at))[i] = i < s->left ? ((const uint32_t *)from)[i] : 0;
-            else
-                ((uint16_t *)(slot + at))[i] = i < s->left ? ((const uint16_t *)from)[i] : 0;
-#endif
-    }
-}
+enum { ACCUMULATORS = TENSOR ? COLUMNS / 2 : 2 * COLUMNS };
 
 #include "src/kernels/linear/linear_stream.cuh"
 #include "src/kernels/linear/linear_stream_norm.cuh"
@@ -182,12 +120,6 @@ DEVICE void chunk_multiply(const float top[CHUNK], const float bottom[CHUNK], co
 
 #else
 
-// x less its upper 11 bits, rounded to the 11 that a product takes.
-DEVICE uint32_t x_rest(float x, uint32_t high)
-{
-    return float_tf32(x == bits_float(high) ? 0.0f : x - bits_float(high));
-}
-
 // The upper bits of X and the rest have sums of their own.
 DEVICE void chunk_multiply(const float top[CHUNK], const float bottom[CHUNK], const float *x,
                            int32_t stride, int32_t batch, int32_t r, float acc[2][ACCUMULATORS])
@@ -199,8 +131,8 @@ DEVICE void chunk_multiply(const float top[CHUNK], const float bottom[CHUNK], co
         x_floats(x + min(8 * half + r, batch - 1) * stride, v);
 #pragma unroll
         for (int32_t i = 0; i < CHUNK; i++) {
-            high[i] = float_bits(v[i]) & 0xffffe000u;
-            low[i] = x_rest(v[i], high[i]);
+            high[i] = tf32_cut(v[i]);
+            low[i] = tf32_rest(v[i]);
         }
 #pragma unroll
         for (int32_t j = 0; j < CHUNK / 2; j++) {
@@ -225,7 +157,7 @@ DEVICE void sums_store(const struct stream *s, float *sums, const float acc[ACCU
 DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
                           const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
 {
-    int32_t r = s->lane / 4, c = s->lane % 4, swap = (r & 1) << 2;
+    int32_t r = s->lane / 4, c = s->lane % 4;
     const float *x = WEFT_X_OUTSIDE ? (const float *)args->x + x_row(s, 0) * args->x_stride
                                     : (const float *)shared_x();
     x += tile * TILE_COLUMNS;
@@ -236,9 +168,8 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
         float top[CHUNK], bottom[CHUNK];
-        int32_t at = ((c + 4 * i) ^ swap) * 16;
-        chunk_floats(*(const uint4 *)(slot + r * 128 + at), top);
-        chunk_floats(*(const uint4 *)(slot + (r + 8) * 128 + at), bottom);
+        chunk_floats(tile_chunk(slot, s->lane, i, 0), top);
+        chunk_floats(tile_chunk(slot, s->lane, i, 1), bottom);
 #if TENSOR
         chunk_multiply(top, bottom, x + (c + 4 * i) * CHUNK, x_stride(s), s->batch, r, part);
 #else

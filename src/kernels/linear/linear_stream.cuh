@@ -250,11 +250,12 @@ DEVICE void stream_ask(struct stream *s, const struct weft__linear_device_args *
     copy_group_end();
 }
 
-// The slots of the ring that were held back for X.
-DEVICE void stream_ask_rest(struct stream *s, const struct weft__linear_device_args *args)
+// The slots of the ring that were held back for X, of `asked` on.
+DEVICE void stream_ask_rest(struct stream *s, const struct weft__linear_device_args *args,
+                            int32_t asked = ALL_BUT_ONE)
 {
 #pragma unroll 1
-    for (int32_t slot = ALL_BUT_ONE; slot < WEFT_STAGES; slot++)
+    for (int32_t slot = asked; slot < WEFT_STAGES; slot++)
         stream_ask(s, args, slot);
 }
 

@@ -149,6 +149,27 @@ DEVICE void copy_box_cluster(uint32_t to_shared, const void *map, int32_t column
                      emulated->of_block(barrier, rank));
 }
 
+static void emulated_send(const struct emulated_copy *copy)
+{
+    memcpy((void *)copy->from, copy->place, copy->bytes);
+    emulated->mbarrier_landed(copy->barrier, copy->bytes);
+}
+
+DEVICE void cluster_send_2(float *own, uint32_t rank, float2 two, uint32_t barrier)
+{
+    const uint32_t to = emulated->of_block(emulated->shared_address(own), rank);
+    struct emulated_copy copy = {emulated_send,
+                                 to,
+                                 emulated->of_block(barrier, rank),
+                                 8,
+                                 (uint64_t)emulated->shared_pointer(to),
+                                 {0}};
+    if (to % 8)
+        emulated->fail("numbers sent to a place that is not aligned");
+    memcpy(copy.place, &two, 8);
+    emulated->engine(&copy);
+}
+
 DEVICE void barrier_arrive_at(uint32_t barrier, uint32_t rank)
 {
     emulated->mbarrier_arrive(emulated->of_block(barrier, rank), 0);
