@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What blocks of attention hand on to one another in a batch's memory (attention_handed.cuh), with kernels that
-// run on the emulator: after every run all bits are set again, and results are those of places that a launch
-// has just filled.
+// What blocks of attention hand on to one another in a batch's memory (attention_handed.cuh), with kernels that run on the emulator: after
+// every run all bits are set again, and results are those of places that a launch has just filled.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,8 +144,8 @@ static weft_plan *plan_of_one(weft_context *context, int32_t kv_heads, int32_t m
     return plan;
 }
 
-// Results of clusters are those of whole items within what f16 weights differ by, at every length; the same to
-// the bit with a batch and without; places are as they were.
+// Results of clusters are those of whole items within what f16 weights differ by, at every length; the same to the bit with a batch
+// and without; places are as they were.
 static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t blocks,
                              const int32_t *lens, size_t num_lens)
 {
@@ -221,8 +220,7 @@ static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t block
 
 static void case_clusters(void)
 {
-    // Of many keys, blocks that merge have 48 tiles less than others: of 14 and two a KV head they have three
-    // and one of 718. Twelve warps a block.
+    // Of many keys, blocks that merge have 48 tiles less than others: of 14 and two a KV head they have three and one of 718. Twelve warps a block.
     static const int32_t few[] = {1, 97, 2500, 4096}, many[] = {15, 1000, 8000},
                          merging[] = {11488};
     case_clusters_of(2, 4096, 4, few, sizeof few / sizeof *few);
