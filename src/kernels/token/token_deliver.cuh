@@ -185,17 +185,13 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
             there = lane >= WEFT_SPLITS || turn_look_2(from + lane * PART_WORDS, turn, &state);
         while (!there);
         __syncwarp();
-        uint32_t missing = (1u << WEFT_SPLITS) - 1;
-        do { // what was sent before the states: all that is missing is asked for before any is looked at
-            const uint32_t before = missing;
-            missing = 0;
+        do { // what was sent before the states: all is asked for before any is looked at, and again until all is there
+            there = true;
 #pragma unroll
             for (int32_t s = 0; s < WEFT_SPLITS; s++)
-                if (before >> s & 1)
-                    missing |=
-                        (uint32_t)!turn_look(from + s * PART_WORDS + 2 + lane, turn, &number[2][s])
-                        << s;
-        } while (missing);
+                there &= turn_look(from + s * PART_WORDS + 2 + lane, turn, &number[2][s]);
+        } while (!there);
+        __syncwarp();
 #pragma unroll
         for (int32_t s = 0; s < WEFT_SPLITS; s++) {
             number[0][s] = __shfl_sync(0xffffffffu, state.x, s);
