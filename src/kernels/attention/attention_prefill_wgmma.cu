@@ -173,17 +173,6 @@ DEVICE void scores_see(const struct weft__attention_device_args *args, const str
         tile_mask(args, item, key0, own->warp, own->lane, score);
 }
 
-// Scores of an item's first tile to weights, in place.
-DEVICE void weights_make(const struct weft__attention_device_args *args, const struct item *item,
-                         const struct worker *own, int32_t key0, struct state *state,
-                         float score[WEFT_M][KEYS / 8][4])
-{
-    float factor[WEFT_M][2]; // of sums and results so far, which are 0
-    scores_see(args, item, own, key0, score);
-    largest_follow(args, own->warp, own->lane, state, score, factor);
-    tile_weights(args, own->warp, own->lane, state, score);
-}
-
 DEVICE void weights_take(const float score[WEFT_M][KEYS / 8][4],
                          uint32_t weight[KEYS / 16][WEFT_PARTS][4])
 {
@@ -233,28 +222,52 @@ DEVICE void scores_again(const struct worker *own, float score[WEFT_M][KEYS / 8]
     }
 }
 
+// What weights of an item's first tile are measured against: the largest of its first and last keys.
+DEVICE void largest_begin(const struct weft__attention_device_args *args, const struct worker *own,
+                          struct state *state, const float score[WEFT_M][KEYS / 8][4])
+{
+#pragma unroll
+    for (int32_t half = 0; half < 2; half++) {
+        const float *const first = &score[0][0][2 * half], *const last = &score[0][KEYS / 8 - 1][2 * half];
+        const float most = fmaxf(fmaxf(first[0], first[1]), fmaxf(last[0], last[1]));
+        state->largest[0][half] =
+            warp_max(most, 4) * unit_of(args, own->warp * WARP_ROWS + own->lane / 4 + 8 * half);
+    }
+}
+
+// Scores of a tile to weights, in place, and those of an item's first tile; true if acc is to be multiplied by factor.
+DEVICE bool weights_make(const struct weft__attention_device_args *args, const struct item *item,
+                         const struct worker *own, int32_t key0, bool first, struct state *state,
+                         float score[WEFT_M][KEYS / 8][4], float factor[WEFT_M][2])
+{
+    float sum[2];
+    scores_see(args, item, own, key0, score);
+    if (first)
+        largest_begin(args, own, state, score);
+    if (__all_sync(0xffffffffu, weights_guess(args, own, state, score, sum))) {
+        state->sum[0][0] += sum[0], state->sum[0][1] += sum[1];
+        return false;
+    }
+    scores_again(own, score);
+    scores_see(args, item, own, key0, score);
+    const bool follows = largest_follow(args, own->warp, own->lane, state, score, factor, 0);
+    tile_weights(args, own->warp, own->lane, state, score);
+    return follows;
+}
+
 // The scores of the next tile beside the values of the one before it, whose products `weight` waits for.
 DEVICE void tile_work(const struct weft__attention_device_args *args, const struct item *item,
                       struct worker *own, int32_t key0, struct state *state,
                       uint32_t weight[KEYS / 16][WEFT_PARTS][4])
 {
-    float score[WEFT_M][KEYS / 8][4], factor[WEFT_M][2], sum[2];
-    bool follows = false;
+    float score[WEFT_M][KEYS / 8][4], factor[WEFT_M][2];
     turn_take(own);
     scores_ask(own, score);
     tile_wait(own, WEFT_STAGES, &own->values);
     values_ask(own, weight, state);
     turn_give(own);
     WGMMA_WAIT(1);
-    scores_see(args, item, own, key0, score);
-    if (__all_sync(0xffffffffu, weights_guess(args, own, state, score, sum))) {
-        state->sum[0][0] += sum[0], state->sum[0][1] += sum[1];
-    } else {
-        scores_again(own, score);
-        scores_see(args, item, own, key0, score);
-        follows = largest_follow(args, own->warp, own->lane, state, score, factor, 0);
-        tile_weights(args, own->warp, own->lane, state, score);
-    }
+    const bool follows = weights_make(args, item, own, key0, false, state, score, factor);
     tile_leave(own, 0, &own->keys);
     // A loop between the weights and the wait for the values: the assembler would wait first.
     if (key0 + KEYS < item->end_key)
@@ -283,12 +296,6 @@ DEVICE void first_ask(const struct worker *own, float score[WEFT_M][KEYS / 8][4]
     turn_give(own);
 }
 
-DEVICE void first_wait(struct worker *own)
-{
-    WGMMA_WAIT(0);
-    tile_leave(own, 0, &own->keys);
-}
-
 DEVICE void rows_close(const struct weft__attention_device_args *args, const struct item *item,
                        const struct worker *own, const struct state *state, struct closed row[2])
 {
@@ -304,8 +311,10 @@ DEVICE void item_work(const struct weft__attention_device_args *args, const stru
 {
     const int32_t begin = item->begin, end = item->end_key;
     uint32_t weight[KEYS / 16][WEFT_PARTS][4];
+    float factor[WEFT_M][2]; // of sums and results so far, which are 0
     state_begin(state);
-    weights_make(args, item, own, begin, state, score);
+    weights_make(args, item, own, begin, true, state, score, factor);
+    tile_leave(own, 0, &own->keys);
     weights_take(score, weight);
     if (begin + KEYS < end)
         tile_wait(own, 0, &own->keys);
@@ -341,7 +350,7 @@ DEVICE void items_work(const struct weft__attention_device_args *args, struct wo
         float score[WEFT_M][KEYS / 8][4];
         struct state state;
         first_ask(own, score);
-        first_wait(own);
+        WGMMA_WAIT(0);
         item_work(args, item, own, &state, score, NULL);
         rows_finish(args, item, &state, own->warp, own->lane);
     }
@@ -356,7 +365,7 @@ DEVICE void items_work_ahead(const struct weft__attention_device_args *args, str
     if (item->rows.count == 0)
         return;
     first_ask(own, score);
-    first_wait(own);
+    WGMMA_WAIT(0);
     for (;;) {
         struct closed row[2];
         item_work(args, item, own, &state, score, row);
@@ -378,7 +387,7 @@ DEVICE void items_work_ahead(const struct weft__attention_device_args *args, str
         }
         first_ask(own, score);
         rows_store(args, &state, row, again, own->lane);
-        first_wait(own);
+        WGMMA_WAIT(0);
     }
 }
 
