@@ -51,6 +51,7 @@ enum {
     LOADED = 1 + GROUPS,       // barrier of the warps that load
     SLICE_END = 2 + GROUPS,    // of those that multiply, at the end of a slice
     SLICES = HEAD <= 128,      // registers
+    KEEPS_SEEN = HEAD <= 128,  // of every row: registers
     AHEAD = WEFT_QUERIES > 1,  // the next item's queries are there when an item ends
     // Of a thread: 168 are what 65536 give each of 384.
     LOAD_REGISTERS = HEAD > 128  ? 56
@@ -164,13 +165,40 @@ DEVICE void values_ask(const struct worker *own, const uint32_t weight[KEYS / 16
     wgmma_group_end();
 }
 
+// Minus infinity for keys before the first that a row sees, or behind its last.
+template <bool BEFORE>
+DEVICE void tile_hide(const struct worker *own, int32_t key0, float score[KEYS / 8][4])
+{
+    const struct keys *const seen =
+        own->shared->seen[own->round % ITEMS] + own->warp * WARP_ROWS + own->lane / 4;
+#pragma unroll
+    for (int32_t half = 0; half < 2; half++) {
+        const int32_t limit =
+            (BEFORE ? seen[8 * half].begin : seen[8 * half].end) - key0 - 2 * (own->lane % 4);
+#pragma unroll
+        for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+            for (int32_t i = 0; i < 2; i++)
+                if ((8 * t + i < limit) == BEFORE)
+                    score[t][2 * half + i] = NEGATIVE_INFINITY;
+    }
+}
+
 // Scores of a tile become those that weights are made of: what rows do not see is minus infinity.
 DEVICE void scores_see(const struct weft__attention_device_args *args, const struct item *item,
                        const struct worker *own, int32_t key0, float score[WEFT_M][KEYS / 8][4])
 {
+    const struct keys by_all = item->by_all[own->warp];
     tile_prepare(args, item, key0, own->warp, own->lane, score);
-    if (key0 < item->by_all[own->warp].begin || key0 + KEYS > item->by_all[own->warp].end)
-        tile_mask(args, item, key0, own->warp, own->lane, score);
+    if (!KEEPS_SEEN) {
+        if (key0 < by_all.begin || key0 + KEYS > by_all.end)
+            tile_mask(args, item, key0, own->warp, own->lane, score);
+        return;
+    }
+    if (key0 < by_all.begin)
+        tile_hide<true>(own, key0, score[0]);
+    if (key0 + KEYS > by_all.end)
+        tile_hide<false>(own, key0, score[0]);
 }
 
 DEVICE void weights_take(const float score[WEFT_M][KEYS / 8][4],
