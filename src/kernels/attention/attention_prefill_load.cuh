@@ -28,7 +28,7 @@ enum { ITEMS = WEFT_QUERIES + 2 };
 struct shared {
     struct barriers barriers;
     struct item items[ITEMS];
-    int32_t slices; // of an item
+    int32_t slices;                                                  // of an item
     struct keys seen[KEEPS_SEEN ? ITEMS : 1][KEEPS_SEEN ? ROWS : 1]; // by each of their rows
 };
 

@@ -212,8 +212,7 @@ DEVICE void weights_take(const float score[WEFT_M][KEYS / 8][4],
 // Scores of a tile to weights, in place, measured against what is known before it: no largest score of the tile is looked for, so exponentials
 // begin with the first score. False for a row whose weights may be too large for that, or that has seen nothing.
 DEVICE bool weights_guess(const struct weft__attention_device_args *args, const struct worker *own,
-                          const struct state *state, float score[WEFT_M][KEYS / 8][4],
-                          float sum[2])
+                          const struct state *state, float score[WEFT_M][KEYS / 8][4], float sum[2])
 {
 #pragma unroll
     for (int32_t half = 0; half < 2; half++)
@@ -256,7 +255,8 @@ DEVICE void largest_begin(const struct weft__attention_device_args *args, const 
 {
 #pragma unroll
     for (int32_t half = 0; half < 2; half++) {
-        const float *const first = &score[0][0][2 * half], *const last = &score[0][KEYS / 8 - 1][2 * half];
+        const float *const first = &score[0][0][2 * half], *const last =
+                                                               &score[0][KEYS / 8 - 1][2 * half];
         const float most = fmaxf(fmaxf(first[0], first[1]), fmaxf(last[0], last[1]));
         state->largest[0][half] =
             warp_max(most, 4) * unit_of(args, own->warp * WARP_ROWS + own->lane / 4 + 8 * half);

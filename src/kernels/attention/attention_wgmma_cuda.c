@@ -22,7 +22,7 @@ enum {
     STAGES = 2,
     BOX_LEAST = 16,      // rows
     WIDE_BOX_LEAST = 64, // of heads above 128: registers
-    SET_SHARE = 2,  // of L2 holds what is read at a time
+    SET_SHARE = 2,       // of L2 holds what is read at a time
 };
 
 bool weft__attention_wgmma_serves(const weft_attention_desc *desc)
