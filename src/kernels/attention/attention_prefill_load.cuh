@@ -28,7 +28,9 @@ enum { ITEMS = WEFT_QUERIES + 2 };
 struct shared {
     struct barriers barriers;
     struct item items[ITEMS];
-    int32_t slices;                                                  // of an item
+    int32_t slices; // of an item
+    // Of scores, to be in units of log2 (unit_of()): an argument would be moved to a uniform register between two products.
+    float unit;
     struct keys seen[KEEPS_SEEN ? ITEMS : 1][KEEPS_SEEN ? ROWS : 1]; // by each of their rows
 };
 
@@ -204,6 +206,8 @@ enum {
     ACROSS = HEAD / 64,
     BOXES = BOX_ROWS ? KEYS / (BOX_ROWS ? BOX_ROWS : 1) * ACROSS : 0,
     BOX_WARPS = BOXES > 4 ? FINDER : 1,
+    // The warp that finds items takes as long as two tiles for one: it has no part in tiles of boxes, warp 0 arrives for it, and is met at others.
+    APART = BOXES > 0 && HEAD <= 128, // registers
 };
 static_assert(BOXES <= WARP, "a box a lane");
 
@@ -249,6 +253,8 @@ DEVICE void boxes_ask(const struct weft__attention_device_args *args, const stru
                       int32_t kv_head, const unsigned char *map, int32_t page, int32_t key0,
                       uint32_t to, uint32_t barrier)
 {
+    if (APART && own->lane == 0 && own->warp == 0)
+        barrier_arrive(barrier);
     if (own->lane == 0 && own->warp == 0)
         barrier_expect(barrier, TILE_BYTES);
     else if (own->lane == 0)
@@ -265,6 +271,8 @@ DEVICE void many_boxes_ask(const struct loader *own, int32_t kv_head, const unsi
                            int32_t page, int32_t key0, uint32_t to, uint32_t barrier)
 {
     const int32_t count = boxes_of_many(own);
+    if (APART && own->lane == 0 && own->warp == 0)
+        barrier_arrive(barrier);
     if (own->lane == 0 && count > 0)
         barrier_expect(barrier, (uint32_t)(count * BOX_ROWS * 128));
     else if (own->lane == 0)
@@ -334,6 +342,8 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
     struct barriers *b = &own->shared->barriers;
     const int32_t begin = item->begin, rest = item->end_key - begin;
     const int32_t last = 2 * max((rest + KEYS - 1) / KEYS, 1) - 1;
+    // APART: where three tiles are before the first that needs all warps, at once.
+    const int32_t find_at = APART && last >= 5 && in_boxes(args, item, begin) ? 0 : min(last, 2);
     int32_t page = page_of(own, item, begin), before = page, next = page;
     int32_t box = box_page_of(args, own, item, begin), box_before = box, box_next = box;
 #pragma unroll 1
@@ -352,8 +362,15 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
         const int32_t key0 = begin + tile * KEYS;
         const uint32_t to = shared_base() + TILES_AT + (ring + at.index) * TILE_BYTES;
         const bool present = is_keys || i == last;
-        loader_wait(own, barrier_of(b->tile_empty, ring + at.index), at.parity);
-        if (in_boxes(args, item, key0)) {
+        const bool boxed = in_boxes(args, item, key0);
+        if (!APART || own->warp != FINDER)
+            loader_wait(own, barrier_of(b->tile_empty, ring + at.index), at.parity);
+        if (APART && (!boxed || own->warp == FINDER))
+            loader_finish(own);
+        if (APART && !boxed)
+            part_sync<LOADERS * WARP>(EDGE); // who has waited for the stage, and who has not
+        if (boxed && APART && own->warp == FINDER) {
+        } else if (boxed) {
             const unsigned char *map = is_keys ? args->k_map : args->v_map;
             const uint32_t barrier = barrier_of(b->tile_full, ring + at.index);
             if (BOX_WARPS > 1)
@@ -370,7 +387,7 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
             stage_next(&own->keys);
         else
             stage_next(&own->values);
-        if (HEAD <= 128 && i == min(last, 2))
+        if (HEAD <= 128 && i == find_at)
             item_next(args, own, round + 1);
     }
     if (HEAD > 128) // registers

@@ -49,6 +49,7 @@ enum {
     TOGETHER = WARP / CHUNKS,  // rows that a warp asks for at once
     STEP = LOADERS * TOGETHER, // rows that all warps ask for at once
     LOADED = 1 + GROUPS,       // barrier of the warps that load
+    EDGE = 3 + GROUPS,         // of the warps that load, at a tile that is not of boxes
     SLICE_END = 2 + GROUPS,    // of those that multiply, at the end of a slice
     SLICES = HEAD <= 128,      // registers
     KEEPS_SEEN = HEAD <= 128,  // of every row: registers
@@ -211,14 +212,13 @@ DEVICE void weights_take(const float score[WEFT_M][KEYS / 8][4],
 
 // Scores of a tile to weights, in place, measured against what is known before it: no largest score of the tile is looked for, so exponentials
 // begin with the first score. False for a row whose weights may be too large for that, or that has seen nothing.
-DEVICE bool weights_guess(const struct weft__attention_device_args *args, const struct worker *own,
-                          const struct state *state, float score[WEFT_M][KEYS / 8][4], float sum[2])
+DEVICE bool weights_guess(const struct worker *own, const struct state *state,
+                          float score[WEFT_M][KEYS / 8][4], float sum[2])
 {
+    const float unit = SCORES_PREPARED ? 1.0f : own->shared->unit;
 #pragma unroll
     for (int32_t half = 0; half < 2; half++)
-        sum[half] = half_weights(score[0], half,
-                                 unit_of(args, own->warp * WARP_ROWS + own->lane / 4 + 8 * half),
-                                 WEIGHT_OFFSET - state->largest[0][half]);
+        sum[half] = half_weights(score[0], half, unit, WEIGHT_OFFSET - state->largest[0][half]);
     return sum[0] <= WEIGHTS_MOST && sum[1] <= WEIGHTS_MOST; // not if NaN
 }
 
@@ -272,7 +272,7 @@ DEVICE bool weights_make(const struct weft__attention_device_args *args, const s
     scores_see(args, item, own, key0, score);
     if (first)
         largest_begin(args, own, state, score);
-    if (__all_sync(0xffffffffu, weights_guess(args, own, state, score, sum))) {
+    if (__all_sync(0xffffffffu, weights_guess(own, state, score, sum))) {
         state->sum[0][0] += sum[0], state->sum[0][1] += sum[1];
         return false;
     }
@@ -440,8 +440,10 @@ extern "C" __global__ void __launch_bounds__((WARPS + LOADERS) * WARP, 1)
     weft_attention_prefill_wgmma(const __grid_constant__ struct weft__attention_device_args args)
 {
     __shared__ struct shared shared;
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         barriers_begin(&shared.barriers);
+        shared.unit = fabsf(args.scale) * LOG2_E;
+    }
     let_next_start();
     __syncthreads();
     wait_for_previous();
