@@ -209,6 +209,10 @@ DEVICE bool place_find(const struct weft__attention_device_args *args, struct pl
     return true;
 }
 
+// Items of up to so many keys are whole where that makes blocks little less equal: what shares cost is an end of an item more for each block, and a
+// merge; NOTES.md.
+enum { WHOLE_KEYS = 2048 };
+
 // A share of the list: how much of it each is, where the block's ends.
 struct share {
     int32_t each, end;
@@ -240,12 +244,12 @@ DEVICE struct place place_begin(const struct weft__attention_device_args *args, 
             if (i + 1 < groups)
                 continue;
             share->each = in_chunks(args) ? 1 : max((total + blocks - 1) / blocks, args->min_share);
-            if (!in_chunks(args)) {
+            if (!in_chunks(args) && longest * KEYS <= WHOLE_KEYS) {
                 const int32_t cost = longest + args->end_tiles,
                               most = (items + blocks - 1) / blocks;
                 whole = items <= blocks && 2 * cost <= 3 * share->each;
                 if (!whole && cost * items == total && 8 * most * cost <= 9 * share->each)
-                    share->each = most * cost; // all items are alike, and shares end where items do
+                    share->each = most * cost; // all items are alike: shares end where items do
             }
             if (whole) {
                 scan_whole(&scan, lane);

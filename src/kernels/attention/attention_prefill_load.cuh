@@ -29,9 +29,7 @@ struct shared {
     struct barriers barriers;
     struct item items[ITEMS];
     int32_t slices; // of an item
-    // Of scores, to be in units of log2 (unit_of()): an argument would be moved to a uniform register between two products.
-    float unit;
-    struct keys seen[KEEPS_SEEN ? ITEMS : 1][KEEPS_SEEN ? ROWS : 1]; // by each of their rows
+    float unit;     // of scores (unit_of())
 };
 
 // Where the queries of a round lie, and the parity of the phase in which they are there.
@@ -206,8 +204,6 @@ enum {
     ACROSS = HEAD / 64,
     BOXES = BOX_ROWS ? KEYS / (BOX_ROWS ? BOX_ROWS : 1) * ACROSS : 0,
     BOX_WARPS = BOXES > 4 ? FINDER : 1,
-    // The warp that finds items takes as long as two tiles for one: it has no part in tiles of boxes, warp 0 arrives for it, and is met at others.
-    APART = BOXES > 0 && HEAD <= 128, // registers
 };
 static_assert(BOXES <= WARP, "a box a lane");
 
@@ -253,8 +249,6 @@ DEVICE void boxes_ask(const struct weft__attention_device_args *args, const stru
                       int32_t kv_head, const unsigned char *map, int32_t page, int32_t key0,
                       uint32_t to, uint32_t barrier)
 {
-    if (APART && own->lane == 0 && own->warp == 0)
-        barrier_arrive(barrier);
     if (own->lane == 0 && own->warp == 0)
         barrier_expect(barrier, TILE_BYTES);
     else if (own->lane == 0)
@@ -271,8 +265,6 @@ DEVICE void many_boxes_ask(const struct loader *own, int32_t kv_head, const unsi
                            int32_t page, int32_t key0, uint32_t to, uint32_t barrier)
 {
     const int32_t count = boxes_of_many(own);
-    if (APART && own->lane == 0 && own->warp == 0)
-        barrier_arrive(barrier);
     if (own->lane == 0 && count > 0)
         barrier_expect(barrier, (uint32_t)(count * BOX_ROWS * 128));
     else if (own->lane == 0)
@@ -294,28 +286,14 @@ DEVICE int32_t item_index(int32_t round)
     return round * blocks + (round % 2 ? blocks - 1 - block : block);
 }
 
-// Leaves what a block works at, and what each of its rows sees, where all warps find it: by one warp.
-DEVICE void item_keep(const struct weft__attention_device_args *args, const struct place *at,
-                      struct unit unit, int32_t lane, struct item *item, struct keys seen[ROWS])
-{
-    item_set(args, at, unit, lane, item);
-    if (!KEEPS_SEEN)
-        return;
-    __syncwarp(); // what follows takes few registers
-#pragma unroll 1
-    for (int32_t row = lane; row < ROWS; row += WARP)
-        seen[row] = keys_of(args, item->seq.lengths,
-                            row_at(args, item->rows, min(row, item->rows.count - 1)).token);
-}
-
-// Finds the item of a round: by one warp. rows.count 0: there is none.
+// Finds the item of a round and leaves it where all warps find it: by one warp. rows.count 0: there is none.
 DEVICE void item_find(const struct weft__attention_device_args *args, int32_t lane, int32_t round,
-                      struct item *item, struct keys seen[ROWS])
+                      struct item *item)
 {
     const struct unit unit = {item_index(round), 0, 1};
     struct place at;
     if (item_place_next(args, unit.item, lane, &at))
-        item_keep(args, &at, unit, lane, item, seen);
+        item_set(args, &at, unit, lane, item);
     else if (lane == 0)
         item->rows.count = 0;
 }
@@ -331,7 +309,7 @@ DEVICE void item_next(const struct weft__attention_device_args *args, struct loa
     if (own->shared->slices > 1) // as many as there are blocks at most
         item->rows.count = 0;
     else
-        item_find(args, own->lane, round, item, own->shared->seen[KEEPS_SEEN ? round % ITEMS : 0]);
+        item_find(args, own->lane, round, item);
 }
 
 // The keys and values of an item, a tile at least, in the order in which they are wanted, values a tile behind keys: K0 K1 V0 K2 V1 ... V.
@@ -342,8 +320,6 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
     struct barriers *b = &own->shared->barriers;
     const int32_t begin = item->begin, rest = item->end_key - begin;
     const int32_t last = 2 * max((rest + KEYS - 1) / KEYS, 1) - 1;
-    // APART: where three tiles are before the first that needs all warps, at once.
-    const int32_t find_at = APART && last >= 5 && in_boxes(args, item, begin) ? 0 : min(last, 2);
     int32_t page = page_of(own, item, begin), before = page, next = page;
     int32_t box = box_page_of(args, own, item, begin), box_before = box, box_next = box;
 #pragma unroll 1
@@ -362,15 +338,8 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
         const int32_t key0 = begin + tile * KEYS;
         const uint32_t to = shared_base() + TILES_AT + (ring + at.index) * TILE_BYTES;
         const bool present = is_keys || i == last;
-        const bool boxed = in_boxes(args, item, key0);
-        if (!APART || own->warp != FINDER)
-            loader_wait(own, barrier_of(b->tile_empty, ring + at.index), at.parity);
-        if (APART && (!boxed || own->warp == FINDER))
-            loader_finish(own);
-        if (APART && !boxed)
-            part_sync<LOADERS * WARP>(EDGE); // who has waited for the stage, and who has not
-        if (boxed && APART && own->warp == FINDER) {
-        } else if (boxed) {
+        loader_wait(own, barrier_of(b->tile_empty, ring + at.index), at.parity);
+        if (in_boxes(args, item, key0)) {
             const unsigned char *map = is_keys ? args->k_map : args->v_map;
             const uint32_t barrier = barrier_of(b->tile_full, ring + at.index);
             if (BOX_WARPS > 1)
@@ -387,7 +356,7 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
             stage_next(&own->keys);
         else
             stage_next(&own->values);
-        if (HEAD <= 128 && i == find_at)
+        if (HEAD <= 128 && i == min(last, 2))
             item_next(args, own, round + 1);
     }
     if (HEAD > 128) // registers
@@ -406,9 +375,9 @@ DEVICE void item_first(const struct weft__attention_device_args *args, struct sh
         if (lane == 0)
             kept->number = -1, kept->before = kept->total = 0;
         __syncwarp();
-        item_find(args, lane, 0, item, shared->seen[0]);
+        item_find(args, lane, 0, item);
     } else if (unit_at(args, lane, (int32_t)blockIdx.x, &unit, &at))
-        item_keep(args, &at, unit, lane, item, shared->seen[0]);
+        item_set(args, &at, unit, lane, item);
     else if (lane == 0)
         item->rows.count = 0;
     if (lane == 0)

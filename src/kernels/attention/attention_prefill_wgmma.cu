@@ -49,10 +49,8 @@ enum {
     TOGETHER = WARP / CHUNKS,  // rows that a warp asks for at once
     STEP = LOADERS * TOGETHER, // rows that all warps ask for at once
     LOADED = 1 + GROUPS,       // barrier of the warps that load
-    EDGE = 3 + GROUPS,         // of the warps that load, at a tile that is not of boxes
     SLICE_END = 2 + GROUPS,    // of those that multiply, at the end of a slice
     SLICES = HEAD <= 128,      // registers
-    KEEPS_SEEN = HEAD <= 128,  // of every row: registers
     AHEAD = WEFT_QUERIES > 1,  // the next item's queries are there when an item ends
     // Of a thread: 168 are what 65536 give each of 384.
     LOAD_REGISTERS = HEAD > 128  ? 56
@@ -97,6 +95,8 @@ struct worker {
     int32_t group, warp, lane;
     int32_t round;
     struct stage keys, values;
+    float
+        unit; // unit_of(), in a register of the lane: an argument would be moved to a uniform one between two products
 };
 
 // Warpgroups take turns with the tensor cores: what one has asked for runs while the others make weights.
@@ -166,40 +166,14 @@ DEVICE void values_ask(const struct worker *own, const uint32_t weight[KEYS / 16
     wgmma_group_end();
 }
 
-// Minus infinity for keys before the first that a row sees, or behind its last.
-template <bool BEFORE>
-DEVICE void tile_hide(const struct worker *own, int32_t key0, float score[KEYS / 8][4])
-{
-    const struct keys *const seen =
-        own->shared->seen[own->round % ITEMS] + own->warp * WARP_ROWS + own->lane / 4;
-#pragma unroll
-    for (int32_t half = 0; half < 2; half++) {
-        const int32_t limit =
-            (BEFORE ? seen[8 * half].begin : seen[8 * half].end) - key0 - 2 * (own->lane % 4);
-#pragma unroll
-        for (int32_t t = 0; t < KEYS / 8; t++)
-#pragma unroll
-            for (int32_t i = 0; i < 2; i++)
-                if ((8 * t + i < limit) == BEFORE)
-                    score[t][2 * half + i] = NEGATIVE_INFINITY;
-    }
-}
-
 // Scores of a tile become those that weights are made of: what rows do not see is minus infinity.
 DEVICE void scores_see(const struct weft__attention_device_args *args, const struct item *item,
                        const struct worker *own, int32_t key0, float score[WEFT_M][KEYS / 8][4])
 {
     const struct keys by_all = item->by_all[own->warp];
     tile_prepare(args, item, key0, own->warp, own->lane, score);
-    if (!KEEPS_SEEN) {
-        if (key0 < by_all.begin || key0 + KEYS > by_all.end)
-            tile_mask(args, item, key0, own->warp, own->lane, score);
-        return;
-    }
-    if (key0 < by_all.begin)
-        tile_hide<true>(own, key0, score[0]);
-    if (key0 + KEYS > by_all.end)
-        tile_hide<false>(own, key0, score[0]);
+    if (key0 < by_all.begin || key0 + KEYS > by_all.end)
+        tile_mask(args, item, key0, own->warp, own->lane, score);
 }
 
 DEVICE void weights_take(const float score[WEFT_M][KEYS / 8][4],
@@ -215,7 +189,7 @@ DEVICE void weights_take(const float score[WEFT_M][KEYS / 8][4],
 DEVICE bool weights_guess(const struct worker *own, const struct state *state,
                           float score[WEFT_M][KEYS / 8][4], float sum[2])
 {
-    const float unit = SCORES_PREPARED ? 1.0f : own->shared->unit;
+    const float unit = SCORES_PREPARED ? 1.0f : own->unit;
 #pragma unroll
     for (int32_t half = 0; half < 2; half++)
         sum[half] = half_weights(score[0], half, unit, WEIGHT_OFFSET - state->largest[0][half]);
@@ -427,7 +401,8 @@ DEVICE void work(const struct weft__attention_device_args *args, struct shared *
                          (int32_t)threadIdx.x % WARP,
                          0,
                          {0, 0},
-                         {0, 0}};
+                         {0, 0},
+                         shared->unit};
     if (own.group == GROUPS - 1)
         turn_give(&own); // the first begins
     if (AHEAD)
