@@ -75,21 +75,19 @@ enum {
     "  -t, --threads T     threads; default one per core\n"                                        \
     "  --device D          cpu (default), cuda or cuda:N\n"                                        \
     "  -c, --ctx C         longest text in tokens; default the model's own, at most 4096\n"        \
-    "  --chunk N           most tokens in one pass over the weights; default 512, on a GPU 2048\n" \
-    "  --kv-dtype K[/V]    format of the KV cache, keys and values alike or each its own: f16, \n" \
+    "  --chunk N           most tokens in one pass over the weights; default 512 (GPU: 2048)\n"    \
+    "  --kv-dtype K[/V]    format of the KV cache, or one for keys and one for values: f16,\n"     \
     "                      bf16, f32, int8, fp8_e4m3, fp8_e5m2, q8_0, q5_1, q5_0, q4_1, q4_0,\n"   \
     "                      iq4_nl\n"                                                               \
     "  --exact             keep activations in f32 against quantised weights (slower)\n"           \
-    "  --lora FILE[=SCALE] an adapter (GGUF) beside the weights, times SCALE (1); up to 8 times\n" \
-    "  --no-pack           on the CPU, read matrices where the file lies in memory instead of "    \
-    "laying\n"                                                                                     \
-    "                      them out anew at the start: starts sooner, writes slower, half the "    \
-    "memory\n"                                                                                     \
+    "  --lora FILE[=SCALE] an adapter (GGUF), times SCALE (1); up to 8 times\n"                    \
+    "  --no-pack           on the CPU, read matrices from the mapped file instead of laying\n"     \
+    "                      them out anew at the start: starts sooner, writes slower, half the\n"   \
+    "                      memory\n"                                                               \
     "  --pack-cache DIR    keep what was laid out in a folder, and map it at the next start\n"     \
     "  --no-mmap           copy a GGUF file's weights into memory as they are, in huge pages\n"    \
-    "  --attention KERNEL  by name (weft info --kernels), for debugging: attention_any_ref "       \
-    "takes\n"                                                                                      \
-    "                      scores, softmax and values one after another\n"
+    "  --attention KERNEL  by name (weft info --kernels), for debugging: attention_any_ref\n"      \
+    "                      computes scores, softmax and values one after another\n"
 
 int cli_next_option(const cli_command *self, int argc, char **argv, const struct option *options,
                     int *status);
@@ -327,9 +325,9 @@ enum { CLI_OPT_LOOKUP = 1200, CLI_OPT_DRAFT };
     }
 
 #define CLI_SPECULATION_HELP                                                                       \
-    "  --lookup            guesses tokens from what the text has had before, and checks several\n" \
-    "                      in a pass: faster for texts that repeat or edit. A guess is taken if\n" \
-    "                      it is what is drawn, so the text of a seed stays the same\n"            \
+    "  --lookup            guesses tokens from what the text has had before, and checks\n"         \
+    "                      several in a pass: faster for texts that repeat or edit. A guess is\n"  \
+    "                      taken if it is what is drawn, so the text of a seed stays the same\n"   \
     "  --draft FILE        a smaller model with the same vocabulary that guesses likewise\n"
 
 typedef struct cli_speculation {

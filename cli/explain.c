@@ -11,8 +11,8 @@ static const char help[] =
     "Works a small example step by step and prints what a kernel holds after each.\n"
     "\n"
     "  attention           six keys, one query: running maximum, correction, sum and output\n"
-    "  linear              one row of Q4_0 weights by activations rounded to 8 bits, block by "
-    "block\n";
+    "  linear              one row of Q4_0 weights by activations rounded to 8 bits, block by\n"
+    "                      block\n";
 
 enum { KEYS = 6, DIM = 2, BLOCKS = 4, BLOCK = 32 };
 

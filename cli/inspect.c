@@ -8,8 +8,8 @@
 static const char help[] =
     "usage: weft inspect MODEL [options]\n"
     "\n"
-    "Shows the architecture, the tensors by format, and the memory that running takes. Also reads\n"
-    "files of architectures and formats that weft cannot run, and says why it cannot.\n"
+    "Shows the architecture, the tensors by format, and the memory that running takes. Also\n"
+    "reads files of architectures and formats that weft cannot run, and says why it cannot.\n"
     "\n"
     "  --tensors           list every tensor\n"
     "  --keys              list every metadata key\n"

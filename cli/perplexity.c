@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// weft perplexity: how well a model foretells a text, and how far it is from another model or from itself
+// weft perplexity: how well a model predicts a text, and how far it is from another model or from itself
 // with nothing rounded.
 #include <math.h>
 #include <stdlib.h>
@@ -10,27 +10,23 @@
 static const char help[] =
     "usage: weft perplexity MODEL -f TEXT [options]\n"
     "\n"
-    "How well the model foretells a text: exp of the mean surprise of a token. The text is cut "
-    "into\n"
-    "segments, each evaluated on its own, and the tokens of their second halves count, so that "
-    "each has\n"
-    "at least half a segment before it. What is left at the end of the text does not count.\n"
+    "How well the model predicts a text: exp of the mean surprise of a token. The text is cut\n"
+    "into segments, each evaluated on its own. Only the tokens of their second halves count, so\n"
+    "that each has at least half a segment before it. What is left at the end does not count.\n"
     "\n"
     "  -f, --file FILE     the text; - is standard input\n"
-    "  --segment N         tokens of a segment, which begins with the model's bos; default 512, or "
-    "the\n"
-    "                      whole of a shorter text\n"
-    "  --against FILE      hold the model against another one with the same vocabulary\n"
-    "  --against-exact     ... or against itself with activations in f32 (--exact)\n"
-    "  --against-kv-dtype K[/V]  ... or against itself with a KV cache of this format; with the "
+    "  --segment N         tokens of a segment, which begins with the model's bos; default 512,\n"
+    "                      or the whole of a shorter text\n"
+    "  --against FILE      compare the model with another one of the same vocabulary\n"
+    "  --against-exact     ... or with itself with activations in f32 (--exact)\n"
+    "  --against-kv-dtype K[/V]\n"
+    "                      ... or with itself with a KV cache of this format; after one of the "
     "two\n"
     "                      above, the cache of the other (default: as --kv-dtype says)\n"
     "  --json              one JSON object\n"
     "\n"
-    "Held against another, the figures are the Kullback-Leibler divergence of the model from it "
-    "for "
-    "each\n"
-    "token, in nats (0: equal), and how often both hold the same token for the likeliest.\n"
+    "A comparison prints the Kullback-Leibler divergence of the model from the other for each\n"
+    "token, in nats (0: equal), and how often both give the same token as the likeliest.\n"
     "\n"
     "model:\n" CLI_MODEL_HELP "\n"
     "Examples:\n"
@@ -55,7 +51,7 @@ typedef struct request {
     engine_options other_cache; // kv_dtype and v_dtype of what it is held against; 0: as options
 } request;
 
-// A model that foretells the text.
+// A model that predicts the text.
 typedef struct reader {
     engine_model *model; // NULL: that of the first reader
     engine_worker *worker;
@@ -243,7 +239,7 @@ static double divergence(const float *model, double model_sum, const float *othe
     return sum > 0 ? sum : 0;
 }
 
-// Row `row` of the logits at hand foretells token `id`.
+// Row `row` of the logits predicts token `id`.
 static void score(run_state *run, int32_t row, int32_t id)
 {
     const float *logits[2];
@@ -264,7 +260,7 @@ static void score(run_state *run, int32_t row, int32_t id)
     run->scored++;
 }
 
-// Tokens [from, from + count) of a segment; logits only of those that foretell one that counts.
+// Tokens [from, from + count) of a segment; logits only of those that predict one that counts.
 static bool read_part(run_state *run, const int32_t *segment, int32_t from, int32_t count,
                       engine_error *err)
 {
@@ -440,4 +436,4 @@ static int perplexity_main(const cli_command *self, int argc, char **argv)
 }
 
 const cli_command cli_perplexity = {
-    "perplexity", "how well a model foretells a text", {help}, perplexity_main};
+    "perplexity", "how well a model predicts a text", {help}, perplexity_main};

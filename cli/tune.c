@@ -9,18 +9,16 @@ extern const cli_command tune_linear, tune_attention;
 static const char help[] =
     "usage: weft tune linear|attention [options]\n"
     "\n"
-    "Measures the thresholds and sizes by which plans choose kernels and divide their "
-    "work,\n"
-    "and writes the best to a table of this machine. Every candidate is held against the reference "
-    "kernel\n"
-    "first. Results stay within their bounds whatever the table says; exact and batch-invariant "
-    "plans do\n"
-    "not ask it. WEFT_TUNING=FILE names another table, WEFT_TUNING=off none.\n"
+    "Measures the thresholds and sizes by which plans choose kernels and divide their work, and\n"
+    "writes the best to a table of this machine. Every candidate is held against the reference\n"
+    "kernel first. Results stay within their bounds whatever the table says; exact and\n"
+    "batch-invariant plans do not ask it. WEFT_TUNING=FILE names another table, WEFT_TUNING=off\n"
+    "none.\n"
     "\n"
     "  linear      matrices of any format: rows of X that go to panels, lengths of tasks\n"
     "  attention   queries of a tile, keys of a chunk\n"
     "\n"
-    "weft tune linear --help and so on explain each. Other work on the machine spoils a "
+    "weft tune linear --help and so on explain each. Other work on the machine spoils a\n"
     "measurement.\n";
 
 static int tune_main(const cli_command *self, int argc, char **argv)

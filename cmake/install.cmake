@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# What `cmake --install` lays down: headers, both libraries, the programs, and how others find them
+# What `cmake --install` lays down: headers, both libraries, the programs, the manual, and how others find them
 # (find_package(weft) and pkg-config). tests/house/install_consumers.py builds with each of them.
 include(CMakePackageConfigHelpers)
 
@@ -17,6 +17,9 @@ foreach(program weft_cli weft-check)
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
+if(TARGET weft_cli)
+  install(FILES ${PROJECT_SOURCE_DIR}/docs/weft.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/weft)
 install(EXPORT weftTargets NAMESPACE weft:: DESTINATION ${package_dir})

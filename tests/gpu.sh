@@ -17,8 +17,8 @@ usage() { sed -n '5,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 golden_tests="logits latent encoders adapters checkpoint"
 # Those that hold what is made of models: sessions, schedules, drafts, grammars, caches.
 session_tests="cache_formats constrained demo generate invariant keep one_launch passes prefixes refuse scheduler session shaping speculation speculation_draws trees"
-# Those that hold attention: lists of cases, every switch both ways, long contexts and large pools.
-kernel_tests="attention_device attention_lists attention_switches"
+# Those that hold attention: lists of cases, every switch both ways, long contexts and large pools; and contexts side by side.
+kernel_tests="attention_device attention_lists attention_switches side_by_side"
 
 pack() {
     local build=$1 folder=$2 library

@@ -1,18 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the tables of measured figures into documents, from the rows that `weft bench --json` printed.
+"""Writes the tables of measured figures into documents.
 
-A file of rows (docs/benchmarks/*.jsonl, made by scripts/bench) starts with an object
-{"machine": ..., "date": ..., "commit": ...}; each further line is a row, with the command that gave it.
-A row that was measured several times is shown as its median: the time of the middle one.
-The tables stand between the two marker lines of a document; everything else in it is left alone.
+A document says where a table stands and which rows make it:
 
-usage: benchmark_table.py [--check] DOCUMENT.md ROWS.jsonl...
+    <!-- table: rows docs/benchmarks/cpu.jsonl -->
+    ...
+    <!-- end of table -->
+
+`rows`: what `weft bench --json` printed, each line with the command that gave it (scripts/bench makes such files); of rows
+measured several times the middle one is shown. `peers`: weft beside others, taking turns (tools/peers/). A file begins with an
+object that names the machine, the date and the commit. Everything outside these lines is left alone.
+
+usage: benchmark_table.py [--check] DOCUMENT.md...
 """
 import json
+import pathlib
+import re
 import sys
 
-BEGIN, END = "<!-- benchmarks:", "<!-- end of benchmarks -->"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "peers"))
+import turns  # noqa: E402
+
+BEGIN, END = re.compile(r"<!-- table: (rows|peers) (\S+) -->"), "<!-- end of table -->"
 # Share of the nearer roof that a row is to reach; docs/benchmarks.md says so where one misses it.
 TARGETS = [
     ({"op": "linear", "format": {"q4_0", "q8_0", "f16", "bf16"}, "batch": {1}}, 0.85),
@@ -115,27 +125,33 @@ def read_rows(path):
     return objects[0], objects[1:]
 
 
+def with_tables(document, lines):
+    """The document's lines with each table made anew."""
+    made, marks = [], iter(enumerate(lines))
+    for number, line in marks:
+        made.append(line)
+        mark = BEGIN.fullmatch(line)
+        if not mark:
+            continue
+        ended = next((other for _, other in marks if other == END or BEGIN.fullmatch(other)), None)
+        if ended != END:
+            sys.exit(f"benchmark_table: {document}:{number + 1} begins a table that no line '{END}' ends")
+        kind, path = mark.groups()
+        made += ["", *{"rows": table, "peers": turns.table}[kind](*read_rows(path)), "", END]
+    return made
+
+
 def main():
     arguments = sys.argv[1:]
     check = arguments[:1] == ["--check"]
-    document, *files = arguments[check:]
-    with open(document, encoding="utf-8") as file:
-        lines = file.read().splitlines()
-    first = next((i for i, line in enumerate(lines) if line.startswith(BEGIN)), None)
-    last = next((i for i, line in enumerate(lines) if line.startswith(END)), None)
-    if first is None or last is None or last < first:
-        sys.exit(f"benchmark_table: {document} has no lines '{BEGIN} ...' and '{END}'")
-    made = []
-    for path in files:
-        made += ["", *table(*read_rows(path))]
-    made = made or ["", "Nothing has been measured yet."]
-    wanted = lines[:first + 1] + made + [""] + lines[last:]
-    if check:
-        if wanted != lines:
+    for document in arguments[check:]:
+        path = pathlib.Path(document)
+        lines = path.read_text(encoding="utf-8").splitlines()
+        wanted = with_tables(document, lines)
+        if not check:
+            path.write_text("\n".join(wanted) + "\n", encoding="utf-8")
+        elif wanted != lines:
             sys.exit(f"benchmark_table: the tables of {document} are not those of its rows; run it without --check")
-        return
-    with open(document, "w", encoding="utf-8") as file:
-        file.write("\n".join(wanted) + "\n")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,16 @@ def cpu():
     return "unknown CPU"
 
 
+def machine():
+    return f"{cpu()}, {os.cpu_count()} cores"
+
+
+def today():
+    return str(datetime.date.today())
+
+
 def where(program):
-    return f"{cpu()}, {os.cpu_count()} cores, {datetime.date.today()}, commit `{commit(pathlib.Path(program).resolve().parent)}`"
+    return f"{machine()}, {today()}, commit `{commit(pathlib.Path(program).resolve().parent)}`"
 
 
 def settle(path, made, found, check, tool):

@@ -38,18 +38,15 @@ typedef struct bench_option {
     "  --threads T         threads; default one per core\n"                                        \
     "  --device D          cpu (default), cuda or cuda:N\n"                                        \
     "  --seconds S         time to measure a row for; default 1\n"                                 \
-    "  --working-set MIB   memory to rotate over; default 4 times the last cache, at most a "      \
-    "quarter\n"                                                                                    \
-    "                      of the machine's memory\n"                                              \
-    "  --baseline FILE     rows that --json printed before: what became faster, for rows of the "  \
-    "same "                                                                                        \
-    "problem\n"                                                                                    \
+    "  --working-set MIB   memory to rotate over; default 4 times the last cache, at most a\n"     \
+    "                      quarter of the machine's memory\n"                                      \
+    "  --baseline FILE     rows that --json printed before: shows what became faster, by rows\n"   \
+    "                      of the same problem\n"                                                  \
     "  --json              one JSON object per row\n"
 
 #define BENCH_COLD_HELP                                                                            \
-    "  --hot               the same memory every time, as far as caches keep it; the default "     \
-    "rotates\n"                                                                                    \
-    "                      over copies, as the layers of a model do\n"                             \
+    "  --hot               the same memory every time, as far as caches keep it; the default\n"    \
+    "                      rotates over copies, as the layers of a model do\n"                     \
     "  --variant V         a kernel by name (weft info --kernels) instead of the best one\n"
 
 enum { BENCH_MAX_LIST = 64 };

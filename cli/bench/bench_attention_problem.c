@@ -107,6 +107,54 @@ static bool make_batch(attention_problem *p, const int32_t *lens)
            bench_error(&wish->run);
 }
 
+// Lengths, then shuffled pages, then parents of a chain, which is the costliest tree: all on the host.
+static void fill_lengths(attention_problem *p, int32_t *lens, size_t tables)
+{
+    int32_t *cu_q_lens = lens, *kv_lens = cu_q_lens + p->batch + 1;
+    cu_q_lens[0] = 0;
+    for (int32_t s = 0; s < p->batch; s++) {
+        cu_q_lens[s + 1] = cu_q_lens[s] + attention_q_len(p, s);
+        kv_lens[s] = attention_kv_len(p, s);
+        for (int32_t i = 0; i < attention_q_len(p, s); i++)
+            lens[tables + (size_t)cu_q_lens[s] + (size_t)i] = i - 1;
+    }
+    shuffle(kv_lens + p->batch, p->pages);
+}
+
+static void set_arguments(attention_problem *p, size_t tables)
+{
+    const attention_request *wish = p->wish;
+    const int32_t *cu_q_lens = p->numbers, *kv_lens = cu_q_lens + p->batch + 1;
+    p->args = (weft_attention_args){.size = sizeof p->args,
+                                    .num_seqs = p->batch,
+                                    .q = p->q,
+                                    .out = p->out,
+                                    .pool = {.num_pages = p->pages},
+                                    .cu_q_lens = cu_q_lens,
+                                    .kv_lens = kv_lens,
+                                    .page_table = kv_lens + p->batch,
+                                    .page_table_stride = p->pages / p->batch,
+                                    .sinks = wish->sinks ? p->per_head : NULL,
+                                    .alibi_slopes = wish->alibi ? p->per_head : NULL,
+                                    .tree_parents =
+                                        wish->mask == WEFT_MASK_TREE ? p->numbers + tables : NULL,
+                                    .workspace = p->workspace,
+                                    .workspace_bytes = weft_plan_workspace_bytes(p->plan)};
+    if (wish->heads_first) {
+        weft_kv_plane *const planes[] = {&p->args.pool.k, &p->args.pool.v};
+        for (size_t i = 0; i < 2; i++) {
+            planes[i]->token_stride = wish->head_dim;
+            planes[i]->head_stride = (int64_t)wish->page_size * wish->head_dim;
+        }
+    }
+    if (p->batch_of_runs) {
+        p->args.batch = p->batch_of_runs;
+        p->args.num_seqs = 0;
+        p->args.cu_q_lens = p->args.kv_lens = p->args.page_table = NULL;
+        p->args.page_table_stride = 0;
+    }
+}
+
 static bool set_queries(attention_problem *p, const weft_attention_desc *desc)
 {
     const attention_request *wish = p->wish;
@@ -134,50 +182,14 @@ static bool set_queries(attention_problem *p, const weft_attention_desc *desc)
         free(lens);
         return false;
     }
-    int32_t *cu_q_lens = lens, *kv_lens = cu_q_lens + p->batch + 1;
-    cu_q_lens[0] = 0;
-    for (int32_t s = 0; s < p->batch; s++) {
-        cu_q_lens[s + 1] = cu_q_lens[s] + attention_q_len(p, s);
-        kv_lens[s] = attention_kv_len(p, s);
-        for (int32_t i = 0; i < attention_q_len(p, s); i++) // a chain: the costliest tree
-            lens[tables + (size_t)cu_q_lens[s] + (size_t)i] = i - 1;
-    }
-    shuffle(kv_lens + p->batch, p->pages);
+    fill_lengths(p, lens, tables);
     for (int32_t i = 0; i < p->heads; i++)
         q[i] = bench_value(&state);
     fine = bench_put(run, p->per_head, q, (int64_t)((size_t)p->heads * sizeof *q)) &&
            bench_put(run, p->numbers, lens, (int64_t)(numbers * sizeof *lens)) &&
            put_queries(p, elems) && make_batch(p, lens);
     free(q);
-    cu_q_lens = p->numbers, kv_lens = cu_q_lens + p->batch + 1;
-    p->args = (weft_attention_args){.size = sizeof p->args,
-                                    .num_seqs = p->batch,
-                                    .q = p->q,
-                                    .out = p->out,
-                                    .pool = {.num_pages = p->pages},
-                                    .cu_q_lens = cu_q_lens,
-                                    .kv_lens = kv_lens,
-                                    .page_table = kv_lens + p->batch,
-                                    .page_table_stride = p->pages / p->batch,
-                                    .sinks = wish->sinks ? p->per_head : NULL,
-                                    .alibi_slopes = wish->alibi ? p->per_head : NULL,
-                                    .tree_parents =
-                                        wish->mask == WEFT_MASK_TREE ? p->numbers + tables : NULL,
-                                    .workspace = p->workspace,
-                                    .workspace_bytes = workspace_bytes};
-    if (wish->heads_first) {
-        weft_kv_plane *const planes[] = {&p->args.pool.k, &p->args.pool.v};
-        for (size_t i = 0; i < 2; i++) {
-            planes[i]->token_stride = wish->head_dim;
-            planes[i]->head_stride = (int64_t)wish->page_size * wish->head_dim;
-        }
-    }
-    if (p->batch_of_runs) {
-        p->args.batch = p->batch_of_runs;
-        p->args.num_seqs = 0;
-        p->args.cu_q_lens = p->args.kv_lens = p->args.page_table = NULL;
-        p->args.page_table_stride = 0;
-    }
+    set_arguments(p, tables);
     fine = fine && (!wish->shared || attention_share(p, desc, lens));
     free(lens);
     return fine;

@@ -14,9 +14,8 @@
 static const char softmax_help[] =
     "usage: weft bench softmax [options]\n"
     "\n"
-    "Measures the softmax of rows, in place: every number is read and written once, and counts as "
-    "four\n"
-    "operations.\n"
+    "Measures the softmax of rows, in place: every number is read and written once, and counts\n"
+    "as four operations.\n"
     "\n" ROWS_HELP BENCH_COLD_HELP BENCH_HELP "\n"
     "Examples:\n"
     "  weft bench softmax\n"
@@ -25,9 +24,8 @@ static const char softmax_help[] =
 static const char softcap_help[] =
     "usage: weft bench softcap [options]\n"
     "\n"
-    "Measures cap tanh(x / cap) of rows, in place: every number is read and written once, and "
-    "counts as\n"
-    "four operations.\n"
+    "Measures cap tanh(x / cap) of rows, in place: every number is read and written once, and\n"
+    "counts as four operations.\n"
     "\n" ROWS_HELP "  --cap C             default 30\n" BENCH_COLD_HELP BENCH_HELP "\n"
     "Examples:\n"
     "  weft bench softcap\n"

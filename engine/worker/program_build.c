@@ -284,56 +284,59 @@ static bool add_bias(model_program *program, const model_line *line, const model
     return program_add_embedding(program, &program->layers, &embedding, err);
 }
 
+// The norm of every head of queries or keys, where the layer has one.
+static bool add_head_norm(model_program *program, const model_tensor *tensors,
+                          const model_line *line, engine_error *err)
+{
+    const model_config *config = program->config;
+    const model_tensor *weight = present(tensors, line->norm);
+    if (!weight)
+        return true;
+    const int32_t heads = line->in == MODEL_BUFFER_Q ? config->q_heads : config->kv_heads;
+    const int64_t width = (int64_t)heads * config->head_dim;
+    const model_tensor *bias = present(tensors, line->norm_bias);
+    const program_norm norm = {.kind = bias ? config->architecture->norm : WEFT_NORM_RMS,
+                               .weight = weight,
+                               .bias = bias,
+                               .rows_per_token = (int32_t)(width / weight->cols),
+                               .x = program->buffers[line->in],
+                               .y = program->buffers[line->in]};
+    return program_add_norm(program, &program->layers, &norm, err);
+}
+
+// The norm of a token's row: in place, or added to the residual stream.
+static bool add_row_norm(model_program *program, const model_tensor *tensors,
+                         const model_line *line, engine_error *err)
+{
+    const bool added = line->op == MODEL_ADD_NORM;
+    const enum model_buffer out = added ? MODEL_BUFFER_HIDDEN : line->in;
+    const program_norm norm = {.kind = program->config->architecture->norm,
+                               .weight = &tensors[line->norm],
+                               .bias = added ? present(tensors, line->norm_bias)
+                                             : &tensors[line->norm_bias],
+                               .rows_per_token = 1,
+                               .x = program->buffers[line->in],
+                               .residual = added ? program->buffers[out] : NULL,
+                               .y = program->buffers[out]};
+    program->rounded_now[out] = false;
+    return program_add_norm(program, &program->layers, &norm, err);
+}
+
 static bool add_line(model_program *program, int32_t layer, const model_line *line,
                      engine_error *err)
 {
     const model_tensor *tensors = program->weights->layers[layer].tensors;
-    float *in = program->buffers[line->in];
     if (is_left_out(program, layer, line))
         return true;
     switch (line->op) {
     case MODEL_LINEAR: return add_linear(program, layer, line, err);
-    case MODEL_HEAD_NORM: {
-        const model_tensor *weight = present(tensors, line->norm);
-        if (!weight)
-            return true;
-        int32_t q = program->config->q_heads, kv = program->config->kv_heads;
-        int64_t width = (int64_t)(line->in == MODEL_BUFFER_Q ? q : kv) * program->config->head_dim;
-        const model_tensor *bias = present(tensors, line->norm_bias);
-        const program_norm norm = {.kind =
-                                       bias ? program->config->architecture->norm : WEFT_NORM_RMS,
-                                   .weight = weight,
-                                   .bias = bias,
-                                   .rows_per_token = (int32_t)(width / weight->cols),
-                                   .x = in,
-                                   .y = in};
-        return program_add_norm(program, &program->layers, &norm, err);
-    }
+    case MODEL_HEAD_NORM: return add_head_norm(program, tensors, line, err);
     case MODEL_HEAD_UNIT: return add_units(program, layer, line, err);
-    case MODEL_ADD_NORM: {
-        float *stream = program->buffers[MODEL_BUFFER_HIDDEN];
-        const program_norm norm = {.kind = program->config->architecture->norm,
-                                   .weight = &tensors[line->norm],
-                                   .bias = present(tensors, line->norm_bias),
-                                   .rows_per_token = 1,
-                                   .x = in,
-                                   .residual = stream,
-                                   .y = stream};
-        program->rounded_now[MODEL_BUFFER_HIDDEN] = false;
-        return program_add_norm(program, &program->layers, &norm, err);
-    }
-    case MODEL_NORM: {
-        const program_norm norm = {.kind = program->config->architecture->norm,
-                                   .weight = &tensors[line->norm],
-                                   .bias = &tensors[line->norm_bias],
-                                   .rows_per_token = 1,
-                                   .x = in,
-                                   .y = in};
-        program->rounded_now[line->in] = false;
-        return program_add_norm(program, &program->layers, &norm, err);
-    }
+    case MODEL_ADD_NORM:
+    case MODEL_NORM: return add_row_norm(program, tensors, line, err);
     case MODEL_ACTIVATE:
-        return program->activated || add_function(program, &program->layers, in, NULL, err);
+        return program->activated ||
+               add_function(program, &program->layers, program->buffers[line->in], NULL, err);
     case MODEL_APPEND:
         return program_layer_appends(program, layer) || program_add_append(program, layer, err);
     case MODEL_ATTENTION: return add_attention(program, layer, line, err);

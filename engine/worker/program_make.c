@@ -8,7 +8,8 @@
 
 enum { MIN_HEAD_ROWS = 16 };
 
-static void carve_buffers(model_program *program)
+// What layers read and write: a row for each token.
+static void carve_rows(model_program *program)
 {
     static const model_extent extents[] = {
 #define BUFFER_EXTENT(id, extent) MODEL_##extent,
@@ -16,14 +17,7 @@ static void carve_buffers(model_program *program)
 #undef BUFFER_EXTENT
     };
     const program_bounds *bounds = &program->bounds;
-    program_inputs *in = &program->inputs;
-    size_t tokens = (size_t)bounds->max_tokens, seqs = (size_t)bounds->max_seqs;
-    size_t head_rows = (size_t)program->head_rows;
-    size_t vocab = program->config->full_mask ? 0 : (size_t)program->config->vocab;
-    size_t types = program->config->token_types ? tokens * sizeof *program->types : 0;
-    size_t table = seqs * (size_t)bounds->max_seq_pages;
-    size_t chosen = 2 * (size_t)bounds->chain_tokens * seqs;
-    size_t draws = seqs * sizeof *program->draws;
+    const size_t tokens = (size_t)bounds->max_tokens;
     for (int i = 0; i < MODEL_BUFFER_COUNT; i++) {
         size_t row = (size_t)model_extent_value(program->config, extents[i]);
         bool wanted = bounds->separate || program->weights->adapter_rank > 0;
@@ -37,8 +31,14 @@ static void carve_buffers(model_program *program)
                 program, ARENA_BUFFERS,
                 weft_rounded_bytes(program->context, bounds->max_tokens, (int64_t)row));
     }
-    size_t rank = (size_t)program->weights->adapter_rank;
+    const size_t rank = (size_t)program->weights->adapter_rank;
     program->adapted = program_carve(program, ARENA_BUFFERS, tokens * rank * sizeof(float));
+}
+
+// Which experts the tokens of a layer go to.
+static void carve_routing(model_program *program)
+{
+    const size_t tokens = (size_t)program->bounds.max_tokens;
     size_t choices = tokens * (size_t)program->config->experts_used;
     size_t experts = (size_t)program->config->experts;
     program->routing.ids = program_carve(program, ARENA_BUFFERS, choices * sizeof(int32_t));
@@ -46,6 +46,17 @@ static void carve_buffers(model_program *program)
     program->routing.starts =
         program_carve(program, ARENA_BUFFERS, (experts + 1) * sizeof(int32_t));
     program->routing.weights = program_carve(program, ARENA_BUFFERS, choices * sizeof(float));
+}
+
+// What stays on the device from one pass to the next: ids, logits, draws, the workspace.
+static void carve_ends(model_program *program)
+{
+    const program_bounds *bounds = &program->bounds;
+    const size_t tokens = (size_t)bounds->max_tokens, seqs = (size_t)bounds->max_seqs;
+    const size_t head_rows = (size_t)program->head_rows;
+    const size_t vocab = program->config->full_mask ? 0 : (size_t)program->config->vocab;
+    const size_t types = program->config->token_types ? tokens * sizeof *program->types : 0;
+    const size_t draws = seqs * sizeof *program->draws;
     program->logits = program_carve(program, ARENA_BUFFERS, head_rows * vocab * sizeof(float));
     program->ids = program_carve(program, ARENA_BUFFERS, tokens * sizeof *program->ids);
     program->types = types ? program_carve(program, ARENA_BUFFERS, types) : NULL;
@@ -57,6 +68,18 @@ static void carve_buffers(model_program *program)
             program, ARENA_BUFFERS,
             seqs * (size_t)(program->config->q_heads * program->kv.head_dim) * sizeof(float));
     program->workspace = program_carve(program, ARENA_BUFFERS, program->workspace_bytes);
+}
+
+// What the host writes before a pass and reads behind it.
+static void carve_inputs(model_program *program)
+{
+    const program_bounds *bounds = &program->bounds;
+    program_inputs *in = &program->inputs;
+    const size_t tokens = (size_t)bounds->max_tokens, seqs = (size_t)bounds->max_seqs;
+    const size_t head_rows = (size_t)program->head_rows;
+    const size_t types = program->config->token_types ? tokens * sizeof *program->types : 0;
+    const size_t table = seqs * (size_t)bounds->max_seq_pages;
+    const size_t chosen = 2 * (size_t)bounds->chain_tokens * seqs;
     in->ids = program_carve(program, ARENA_PINNED, tokens * sizeof *in->ids);
     in->types = types ? program_carve(program, ARENA_PINNED, types) : NULL;
     in->cu_q_lens = program_carve(program, ARENA_PINNED, (seqs + 1) * sizeof *in->cu_q_lens);
@@ -69,6 +92,14 @@ static void carve_buffers(model_program *program)
     program->trees.parents = in->parents;
     program->trees.positions =
         program_carve(program, ARENA_PINNED, tokens * sizeof *program->trees.positions);
+}
+
+static void carve_buffers(model_program *program)
+{
+    carve_rows(program);
+    carve_routing(program);
+    carve_ends(program);
+    carve_inputs(program);
 }
 
 static bool make_chains(model_program *program, engine_error *err)

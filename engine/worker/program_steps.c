@@ -352,7 +352,7 @@ static bool place_slopes(model_program *program, const void **at, engine_error *
                          err);
 }
 
-bool program_add_attention(model_program *program, int32_t layer, bool rounds, engine_error *err)
+static weft_attention_desc attention_desc(const model_program *program, int32_t layer, bool rounds)
 {
     const model_tensor *sinks = &program->weights->layers[layer].tensors[MODEL_ATTN_SINKS];
     model_layer_rules rules = model_config_layer(program->config, layer, program->ropes);
@@ -387,6 +387,13 @@ bool program_add_attention(model_program *program, int32_t layer, bool rounds, e
         desc.rope = rules.rope;
         desc.flags |= WEFT_ATTENTION_APPEND | (rounds ? WEFT_ATTENTION_OUT_ROUNDED : 0u);
     }
+    return desc;
+}
+
+bool program_add_attention(model_program *program, int32_t layer, bool rounds, engine_error *err)
+{
+    const model_tensor *sinks = &program->weights->layers[layer].tensors[MODEL_ATTN_SINKS];
+    const weft_attention_desc desc = attention_desc(program, layer, rounds);
     const void *sinks_at = NULL, *slopes_at = NULL;
     program_step *step =
         program_add_step(program, &program->layers, STEP_ATTENTION, &desc, sizeof desc, err);

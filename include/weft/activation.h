@@ -14,7 +14,7 @@ typedef enum weft_activation_kind {
     WEFT_ACTIVATION_GELU = 1,      /**< x/2 (1 + erf(x / sqrt 2)) */
     WEFT_ACTIVATION_GELU_TANH = 2, /**< x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
     WEFT_ACTIVATION_SOFTCAP = 3,   /**< cap tanh(x / cap): keeps logits within +-cap */
-    WEFT_ACTIVATION_NONE = 4,      /**< x: what is multiplied by `up` alone, or goes elsewhere */
+    WEFT_ACTIVATION_NONE = 4,      /**< x: to multiply by `up` only, or to convert */
 } weft_activation_kind;
 
 typedef struct weft_activation_desc {
@@ -44,8 +44,8 @@ typedef struct weft_activation_args {
 
 /** Plans y = f(x), or y = f(x) * up where a run gives `up`.
  *
- *  Errors   WEFT_EINVAL for dim < 1, an unknown kind, a cap that is not positive and finite or that
- *           nothing asks for; WEFT_EVARIANT, WEFT_ENOMEM
+ *  Errors   WEFT_EINVAL for dim < 1, an unknown kind, a SOFTCAP whose cap is not positive and finite, or
+ *           a cap with another kind; WEFT_EVARIANT, WEFT_ENOMEM
  *  Source   Hendrycks and Gimpel 2016 (GELU), Shazeer 2020 (gated forms), Gemma 2 2024 (soft-cap)
  */
 WEFT_API weft_status weft_activation_plan(weft_context *context, const weft_activation_desc *desc,
@@ -54,11 +54,11 @@ WEFT_API weft_status weft_activation_plan(weft_context *context, const weft_acti
 /** Runs the plan.
  *
  *  Alias    y may be x or up (same strides)
- *  Numerics within 4 ulp of f32 arithmetic on the exact function, or 2^-24 of |x| where it vanishes;
- *           f(-infinity) = 0, f(infinity) = infinity (SOFTCAP: -cap and cap, and within 6 ulp or 2^-148 cap), NaN stays NaN;
- *           NONE is exact
- *  Errors   WEFT_EINVAL for NULL x or y, rows outside 0..max_rows, a stride below dim (also of an `up`
- *           that is NULL)
+ *  Numerics within 4 ulp of f32 arithmetic on the exact function, or 2^-24 of |x| where it vanishes
+ *           (SOFTCAP: within 6 ulp or 2^-148 cap); NONE is exact. f(-infinity) = 0, f(infinity) =
+ *           infinity (SOFTCAP: -cap and cap); NaN stays NaN
+ *  Errors   WEFT_EINVAL for NULL x or y, rows outside 0..max_rows, a stride below dim (even that of a
+ *           NULL `up`)
  */
 WEFT_API weft_status weft_activation_run(const weft_plan *plan, const weft_activation_args *args);
 

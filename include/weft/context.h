@@ -22,20 +22,20 @@
  *
  *  Owner    the caller owns every buffer and keeps it until the run returns; descriptors are copied.
  *           Plans are freed with weft_plan_destroy()
- *  Align    a buffer as its elements (f32 and int32_t: 4 bytes, f16, bf16 and blocks: 2), a workspace
- *           to 64 bytes; a run refuses others
- *  Alias    a result overlaps nothing else that the run is given; overlaps are not looked for
- *  Threads  several threads may make and run plans of one context at a time, also run the same plan,
- *           each with a workspace and results of its own, if executor, allocator and log may be
- *           called so (the default ones may; of runs at the same time one has the context's threads,
- *           the others work on the thread that called)
- *  Fork     a child may go on with contexts and plans of the CPU that no other thread was using: its
- *           threads start anew; a host's executor must be able to do the same. A GPU's contexts are the
- *           parent's alone
- *  Errors   WEFT_EINVAL for NULL, a struct without its size, members that this version does not know,
- *           a stride shorter than its row or longer than memory, a buffer that is not aligned.
- *           Everything is checked before anything is written; with a context or plan there is a
- *           text. NULL for the context or plan itself is WEFT_EINVAL
+ *  Align    buffers as their elements need (f32 and int32_t: 4 bytes; f16, bf16 and blocks: 2),
+ *           workspaces 64 bytes; a run refuses anything else
+ *  Alias    a result must not overlap anything else that the run is given. This is not checked
+ *  Threads  several threads may make and run plans of one context at the same time. They may even run
+ *           the same plan, each with its own workspace and results. A host's executor, allocator and
+ *           log must then allow concurrent calls; the default ones do. Of concurrent runs one gets the
+ *           context's threads, the others work on the thread that called
+ *  Fork     a forked child may keep using CPU contexts and plans that no other thread was using at the
+ *           time: their threads start anew. A host's executor must be able to do the same. GPU
+ *           contexts stay with the parent
+ *  Errors   WEFT_EINVAL for NULL (the context or plan too), a struct without its size, members that
+ *           this version does not know, a stride shorter than its row or longer than memory, a
+ *           misaligned buffer. Everything is checked before anything is written, and
+ *           weft_error_text() explains the failure
  */
 #ifndef WEFT_CONTEXT_H
 #define WEFT_CONTEXT_H
@@ -51,16 +51,16 @@ extern "C" {
 
 typedef struct weft_plan weft_plan;
 
-/** One unit of parallel work: task `index` of the loop that parallel_for was given. `thread` is a
- *  number in [0, executor threads) that no two tasks running at the same time share. */
+/** One unit of parallel work: task `index` of the loop that parallel_for was given. `thread` is in
+ *  [0, executor threads); tasks that run at the same time have different ones. */
 typedef void weft_task_fn(void *work, int32_t index, int32_t thread);
 
 /** Runs CPU work on the host's own threads (OpenMP's, a scheduler's) instead of the library's.
  *  `threads` is 1 to 1024. docs/examples/openmp_executor.h shows one.
  *
  *  parallel_for must call task(work, i, thread) exactly once for every i in [0, count), on any
- *  threads in any order, and return when all calls have returned. It may be called with count 1. A task
- *  takes less than 1 MiB of its thread's stack.
+ *  threads in any order, and return when all calls have returned. count may be 1. A task uses less than
+ *  1 MiB of its thread's stack.
  */
 typedef struct weft_executor {
     void *user;
@@ -81,16 +81,16 @@ typedef struct weft_allocator {
 typedef struct weft_context_desc {
     uint32_t size;
     weft_device device;
-    int32_t threads;      /**< CPU threads, at most 1024; 0 = as weft_context_create() says */
-    int32_t device_index; /**< which of weft_device_count() */
-    const weft_executor *executor;   /**< NULL = threads of the library's own; copied */
+    int32_t threads;               /**< CPU threads, at most 1024; 0 = see weft_context_create() */
+    int32_t device_index;          /**< which of weft_device_count() */
+    const weft_executor *executor; /**< NULL = threads of the library's own; copied */
     const weft_allocator *allocator; /**< NULL = the C library; copied */
     /** Receives one line of text per noteworthy choice; NULL = silence. */
     void (*log)(void *user, const char *line);
     void *log_user;
-    /** A GPU: the driver's context (CUcontext) to work in and the stream (CUstream, cudaStream_t) that
-     *  the context's own shall be; they stay the caller's. NULL = the device's primary context, a stream
-     *  of the library's. On the CPU both are NULL. */
+    /** GPU only: the driver's context (CUcontext) to work in, and the stream (CUstream, cudaStream_t) to
+     *  use as the context's own. Both stay the caller's. The device is then that of native_context. NULL =
+     *  the primary context of device_index, and a stream that the library creates. */
     void *native_context;
     void *native_stream;
     /** The file of measured thresholds (tuning.h); NULL = the machine's own, "" = none. */
@@ -100,25 +100,25 @@ typedef struct weft_context_desc {
 
 /** Makes a context.
  *
- *  desc     NULL or all-zero: CPU, as many threads as there are cores for them: those that the process
- *           may use (affinity), of one NUMA node, without the slow ones of a hybrid CPU, and no more
- *           than a cgroup's quota pays for
- *  Owner    the caller: weft_context_destroy(), after all plans of the context and when no call with
- *           either is under way
+ *  desc     NULL or all-zero: the CPU, with one thread for each core that the process may use
+ *           (affinity) on one NUMA node, not counting the slow cores of a hybrid CPU, and no more than
+ *           a cgroup's quota allows
+ *  Owner    the caller: weft_context_destroy(), after all plans of the context are gone and no call
+ *           that uses them is under way
  *  Threads  any
- *  Errors   WEFT_EINVAL for a bad descriptor, WEFT_EUNSUPPORTED for a device this build or machine
- *           has not, WEFT_ENOMEM. The environment variable WEFT_CPU=ref|avx2|avx512|avx512vnni|
- *           avx512bf16|amx|neon|neondot lowers the instruction set; one that is unknown or of another
- *           architecture is WEFT_EINVAL
+ *  Errors   WEFT_EINVAL for a bad descriptor, WEFT_EUNSUPPORTED for a device that this build or machine
+ *           lacks, WEFT_ENOMEM. The environment variable WEFT_CPU=ref|avx2|avx512|avx512vnni|
+ *           avx512bf16|amx|neon|neondot lowers the instruction set; an unknown name, or one of another
+ *           architecture, is WEFT_EINVAL
  */
 WEFT_API weft_status weft_context_create(const weft_context_desc *desc, weft_context **out);
 
 /** Frees a context. NULL is allowed. */
 WEFT_API void weft_context_destroy(weft_context *context);
 
-/** The sentence that explains the last failure of a call that was given this context, or of a plan
- *  made from it; "" when there was none. With NULL: of the last weft_context_create() that failed
- *  on this thread. Valid until the next failure, on whichever thread. */
+/** The sentence that explains the last failed call with this context or one of its plans; "" if none
+ *  failed. NULL: the last failed weft_context_create() on this thread. Valid until the next failure on
+ *  any thread. */
 WEFT_API const char *weft_error_text(const weft_context *context);
 
 /** Name of the instruction set that kernels of this context may use, e.g. "avx512vnni"; "" for NULL. */
@@ -131,8 +131,8 @@ WEFT_API int32_t weft_context_threads(const weft_context *context);
 typedef struct weft_counters {
     uint32_t size;
     int32_t reserved0;
-    int64_t runs;        /**< runs that were started, those of launched programs included */
-    int64_t allocations; /**< memory asked of the allocator: runs and launches ask for none */
+    int64_t runs;        /**< runs started, those of launched programs included */
+    int64_t allocations; /**< calls of the allocator; runs and launches make none */
     uint64_t reserved[8];
 } weft_counters;
 
@@ -150,19 +150,19 @@ WEFT_API size_t weft_plan_workspace_bytes(const weft_plan *plan);
  *  Valid as long as the plan; "" for NULL. */
 WEFT_API const char *weft_plan_describe(const weft_plan *plan);
 
-/** What a plan decided. `size` is set by the caller before the call; a member that does not apply, or that
- *  the device leaves open, is 0. */
+/** What a plan decided. The caller sets `size` before the call. A member that does not apply, or that
+ *  the device decides later, is 0. */
 typedef struct weft_plan_info {
     uint32_t size;
-    int32_t splits;     /**< most parts that a sum is cut in, put together at the end; 1 = none */
-    int64_t tasks;      /**< units of parallel work of a run at the descriptor's maxima */
-    int64_t tile_rows;  /**< rows (tokens, queries, rows of W) of a task */
-    int64_t bytes_read; /**< what a run at its maxima must read, every byte once */
+    int32_t splits;    /**< most parts that one sum is split into and added up from; 1 = no split */
+    int64_t tasks;     /**< units of parallel work of a run at the descriptor's maxima */
+    int64_t tile_rows; /**< rows (tokens, queries, rows of W) of a task */
+    int64_t bytes_read;      /**< what a run at the maxima must read, counting every byte once */
     int64_t bytes_written;   /**< likewise */
     int64_t workspace_bytes; /**< as weft_plan_workspace_bytes() */
     const char *kernel;      /**< name of the kernel; valid as long as the library */
-    /** Of linear layers on the CPU, at the descriptor's maxima: int8 or bf16 where every part multiplies X rounded to that;
-     *  else f32 (0). */
+    /** Linear layers on the CPU, at the descriptor's maxima: int8 or bf16 if every part rounds X to that
+     *  before it multiplies; else f32 (0). */
     weft_dtype rounds_x_to;
     int32_t reserved0;
     uint64_t reserved[7];

@@ -17,12 +17,11 @@ typedef struct weft_embedding_desc {
     int32_t max_tokens; /**< 0 = 1 */
     float scale;        /**< multiplies the result; 0 = 1 */
     weft_dtype y_dtype; /**< 0 = f32; f16, bf16 */
-    /** Of scales and biases that lie beside the table (int8, fp8_*, mlx_*; others may have them too):
-     *  f32, f16 or bf16; 0 = there are none. */
+    /** Of scales and biases beside the table (int8, fp8_* and mlx_* need them, others may have them): f32,
+     *  f16 or bf16; 0 = there are none. */
     weft_dtype scale_dtype;
     const char *variant;
-    int64_t
-        scale_cols; /**< columns per scale; 0: the block of the format, the row for plain ones */
+    int64_t scale_cols; /**< columns per scale; 0: the format's block, or the row if plain */
     int64_t scale_rows; /**< rows per scale; 0 = 1 */
     uint64_t reserved[6];
 } weft_embedding_desc;
@@ -45,14 +44,14 @@ typedef struct weft_embedding_args {
 
 /** Plans y[i] = scale * table[ids[i]] [+ residual[i]].
  *
- *  With planes: y[i] = scale * (code * scales[r][g] + biases[r][g]), r = ids[i] / scale_rows,
- *  g = column / scale_cols.
+ *  With scales beside the table: y[i] = scale * (code * scales[r][g] + biases[r][g]) [+ residual[i]],
+ *  r = ids[i] / scale_rows, g = column / scale_cols.
  *
- *  Numerics the block's decoding is bit-exact to its specification (src/formats/); the residual is added
+ *  Numerics blocks are decoded bit-exactly to their specification (src/formats/); the residual is added
  *           in f32
- *  Errors   WEFT_EINVAL for a shape, a format that is none, a scale that is not finite, a scale_dtype
- *           other than those above; WEFT_EOVERFLOW
- *           if the table's bytes do not fit; WEFT_EUNSUPPORTED, WEFT_EVARIANT, WEFT_ENOMEM
+ *  Errors   WEFT_EINVAL for a bad shape, an unknown format, a scale that is not finite, or another
+ *           scale_dtype; WEFT_EOVERFLOW if the table's bytes do not fit; WEFT_EUNSUPPORTED,
+ *           WEFT_EVARIANT, WEFT_ENOMEM
  *  Source   the format's specification, named in its header in src/formats/
  */
 WEFT_API weft_status weft_embedding_plan(weft_context *context, const weft_embedding_desc *desc,
@@ -60,9 +59,9 @@ WEFT_API weft_status weft_embedding_plan(weft_context *context, const weft_embed
 
 /** Runs the plan.
  *
- *  Alias    y must not overlap the table; residual is y or apart from it
- *  Errors   WEFT_EINVAL for NULL pointers (scales too, where the plan has them), tokens outside 0..max_tokens, an id outside the table
- *           (checked before anything is written)
+ *  Alias    y must not overlap the table; residual is y itself or does not overlap it
+ *  Errors   WEFT_EINVAL for NULL pointers (scales too, if the plan has them), tokens outside
+ *           0..max_tokens, an id outside the table. Checked before anything is written
  */
 WEFT_API weft_status weft_embedding_run(const weft_plan *plan, const weft_embedding_args *args);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /** Merging attention states.
  *
- *  What attention gives for a part of the keys, a result and its LSE, is a state. States of disjoint keys
- *  merge to the state of all of them: a prefix that several sequences share is attended to once for all
- *  their queries (weft_attention_run() with the full mask), each sequence's own keys in a second run, and
- *  the two are merged here. Keys may as well lie on several devices, or be attended to at different times.
+ *  A state is what attention gives for a part of the keys: a result and its LSE. States of disjoint keys
+ *  merge into the state of all of them. So a prefix that several sequences share can be attended to once for
+ *  all their queries (weft_attention_run() with the full mask), each sequence's own keys in a second run, and
+ *  the two merged here. Keys may also lie on several devices, or be attended to at different times.
  */
 #ifndef WEFT_MERGE_H
 #define WEFT_MERGE_H
@@ -51,8 +51,8 @@ typedef struct weft_merge_args {
  *
  *      L = log sum_s exp(lse_s),    out = sum_s exp(lse_s - L) x_s,    out_lse = L
  *
- *  Errors   WEFT_EINVAL for a bound that is negative or a dim outside 1..1024; WEFT_EUNSUPPORTED for other
- *           formats, or a device without the operation; WEFT_EVARIANT, WEFT_ENOMEM
+ *  Errors   WEFT_EINVAL for a negative bound or a dim outside 1..1024; WEFT_EUNSUPPORTED for other formats,
+ *           or a device without the operation; WEFT_EVARIANT, WEFT_ENOMEM
  *  Source   Flash-Decoding; the merge of FlashInfer's cascades
  */
 WEFT_API weft_status weft_merge_plan(weft_context *context, const weft_merge_desc *desc,
@@ -63,8 +63,8 @@ WEFT_API weft_status weft_merge_plan(weft_context *context, const weft_merge_des
  *  Align    natural alignment of each element type
  *  Alias    out may be the x of one state, and out_lse its lse, with the same strides and format; nothing
  *           else may overlap
- *  Numerics in f32, in the order of the states. A state with LSE -infinity has no part, whatever its x
- *           holds; where all are -infinity, or there is none, out is 0 and out_lse -infinity
+ *  Numerics in f32, in the order of the states. A state with LSE -infinity does not count, whatever its x
+ *           holds; if all are -infinity, or there is none, out is 0 and out_lse -infinity
  *  Errors   WEFT_EINVAL for NULL pointers, tokens or num_states outside the plan's bounds, a stride below
  *           dim
  */

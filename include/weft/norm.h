@@ -15,10 +15,10 @@ typedef enum weft_norm_kind {
 } weft_norm_kind;
 
 enum {
-    /** The stored weight is w - 1 (Gemma). */
+    /** The weights are stored minus 1 (Gemma). */
     WEFT_NORM_WEIGHT_PLUS_ONE = 1u << 0,
-    /** y is a rounded buffer, as weft_linear_run() reads it with WEFT_LINEAR_X_ROUNDED (linear.h): of
-     *  weft_rounded_bytes(context, rows, dim), dim a multiple of 32, y_dtype 0 or f32. */
+    /** y is a rounded buffer (linear.h), which weft_linear_run() reads with WEFT_LINEAR_X_ROUNDED: of
+     *  weft_rounded_bytes(context, rows, dim), with dim a multiple of 32 and y_dtype 0 or f32. */
     WEFT_NORM_Y_ROUNDED = 1u << 1,
     /** With Y_ROUNDED: for readers with WEFT_LINEAR_BATCH_INVARIANT. */
     WEFT_NORM_BATCH_INVARIANT = 1u << 2,
@@ -44,34 +44,34 @@ typedef struct weft_norm_args {
     const void *x;
     int64_t x_stride;    /**< elements from row to row; 0 = dim */
     void *y;             /**< may be x itself if the formats are the same */
-    int64_t y_stride;    /**< 0 = dim; of no use to a rounded buffer */
+    int64_t y_stride;    /**< 0 = dim; not used by a rounded buffer */
     const void *weight;  /**< [dim]; NULL = ones */
     const void *bias;    /**< [dim], LayerNorm only; NULL = zeros */
     weft_stream *stream; /**< NULL = the context's own */
     void *workspace;     /**< what weft_plan_workspace_bytes() says: 0 but for Y_ROUNDED */
     size_t workspace_bytes;
-    const void
-        *residual; /**< added to the result, of y's format; NULL = none; not with Y_ROUNDED */
+    const void *residual;    /**< added, in y's format; NULL = none; not with Y_ROUNDED */
     int64_t residual_stride; /**< 0 = dim */
     uint64_t reserved[4];
 } weft_norm_args;
 
 /** Plans the normalisation of rows of `dim` elements.
  *
- *  Errors   WEFT_EINVAL for dim < 1, eps < 0 or not finite, unknown kind or flags, Y_ROUNDED with dim
- *           no multiple of 32 or another y_dtype than f32; WEFT_EUNSUPPORTED for Y_ROUNDED on a device
- *           without it; WEFT_EVARIANT, WEFT_ENOMEM; text in weft_error_text(context)
+ *  Errors   WEFT_EINVAL for dim < 1, eps < 0 or not finite, unknown kind or flags, or Y_ROUNDED with a
+ *           dim that is not a multiple of 32 or a y_dtype other than f32; WEFT_EUNSUPPORTED for Y_ROUNDED
+ *           on a device without it; WEFT_EVARIANT, WEFT_ENOMEM; text in weft_error_text(context)
  *  Source   Zhang and Sennrich 2019 (RMSNorm), Ba et al. 2016 (LayerNorm)
  */
 WEFT_API weft_status weft_norm_plan(weft_context *context, const weft_norm_desc *desc,
                                     weft_plan **out);
 
-/** Runs the plan: Y = norm(X) * w + b, plus a residual where there is one.
+/** Runs the plan: Y = norm(X) * w + b, plus the residual if there is one.
  *
  *  Alias    y may be x, residual or both (same strides, not rounded); otherwise they must not overlap
- *  Numerics sums in f64 in a fixed order, so that neither the length nor the scale of a row costs
- *           precision; a row of zeros with eps 0 gives NaN; LayerNorm centres in f64; the rest f32: within 5 * 2^-24 (|norm| + |bias| + |residual|), then
- *           rounded to y_dtype; with Y_ROUNDED then rounded as weft_round_run() does
+ *  Numerics sums are formed in f64 in a fixed order, so neither the length nor the scale of a row costs
+ *           precision; LayerNorm centres in f64. The rest is f32: within
+ *           5 * 2^-24 (|norm| + |bias| + |residual|), then rounded to y_dtype, or with Y_ROUNDED as
+ *           weft_round_run() rounds. A row of zeros with eps 0 gives NaN
  *  Align    a rounded y 64 bytes, the workspace 64 bytes
  *  Errors   WEFT_EINVAL for NULL x or y, rows outside 0..max_rows, a stride below dim,
  *           a bias with RMSNorm, a residual of a rounded result; WEFT_EWORKSPACE

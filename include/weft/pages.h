@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: MIT
-/** Pages of a KV cache, moved whole: copied within a cache, swapped out to another and in again, exchanged, or
- *  copied because somebody else has them too (copy on write).
+/** Moving whole pages of a KV cache: copying within a cache, swapping out to another and back, exchanging, and
+ *  copy on write.
  *
- *  A page is what kv.h says: `page_size` slots of keys and of values for every KV head, and the scales that
- *  belong to it. Codes are copied as they are: scales that do not follow a page are the caller's to keep alike.
+ *  A page (kv.h) is `page_size` slots of keys and of values for every KV head, with the scales that belong to
+ *  it. Codes are copied as they are: scales that are not per page must be the same for both pages, which is
+ *  up to the caller.
  *
  *      WEFT_PAGES_COPY      to[to_pages[i]] = from[from_pages[i]]                     for every pair i
  *      WEFT_PAGES_EXCHANGE  to[to_pages[i]], from[from_pages[i]] = what the other had
- *      WEFT_PAGES_OWN       pair after pair: sequences become the only owners of pages they are about to write
+ *      WEFT_PAGES_OWN       pair after pair: a sequence becomes the only owner of a page that it will write
  *
  *          entry = page_table[entries[i]]
  *          references[entry] > 1:  to[to_pages[i]] = from[entry]
  *                                  references[entry]--, references[to_pages[i]] = 1
  *                                  page_table[entries[i]] = to_pages[i], copied[i] = entry
- *          else                    copied[i] = -1, and to_pages[i] has not been used
+ *          else                    copied[i] = -1, and to_pages[i] is not used
  *
  *  The caches of further layers follow with WEFT_PAGES_COPY and from_pages = copied.
  *
- *      weft_pages_plan(context, &(weft_pages_desc){.size = sizeof desc, .layout = layout, .max_pairs = 8}, &plan);
- *      weft_pages_run(plan, &(weft_pages_args){.count = 1, .from = pool, .to = pool,
- *                                              .from_pages = (int32_t[]){3}, .to_pages = (int32_t[]){7}, ...});
+ *      weft_pages_desc desc = {.size = sizeof desc, .layout = layout, .max_pairs = 8};
+ *      weft_pages_plan(context, &desc, &plan);
+ *      weft_pages_run(plan, &(weft_pages_args){.size = sizeof(weft_pages_args), .count = 1, .from = pool,
+ *                     .to = pool, .from_pages = (int32_t[]){3}, .to_pages = (int32_t[]){7}});
  */
 #ifndef WEFT_PAGES_H
 #define WEFT_PAGES_H
@@ -49,18 +51,18 @@ typedef struct weft_pages_desc {
 typedef struct weft_pages_args {
     uint32_t size;
     int32_t count; /**< pairs, 0..max_pairs */
-    /** May be the same cache; strides may differ. On a GPU either may lie in pinned memory (device.h). */
+    /** May be the same cache; strides may differ. On a GPU, either may be in pinned memory (device.h). */
     weft_kv_pool from;
     weft_kv_pool to;
     const int32_t *from_pages; /**< [count]; not with WEFT_PAGES_OWN */
     const int32_t *to_pages; /**< [count]; a pair with a page of -1 on either side moves nothing */
-    /** NULL, or where the number of pairs stands when the run is done, so that a recorded run may be launched with
-     *  another one: 0..count, others become the nearest of them. What the lists hold behind it is not read. */
+    /** NULL, or where the number of pairs is read when the run is executed, so that a recorded run can be
+     *  launched again with another number. It is limited to 0..count; the lists are not read beyond it. */
     const int32_t *count_at;
-    int32_t *page_table;    /**< WEFT_PAGES_OWN, and so on */
-    int64_t entries_bound;  /**< numbers in page_table */
+    int32_t *page_table;    /**< this and the next four: WEFT_PAGES_OWN */
+    int64_t entries_bound;  /**< length of page_table */
     const int32_t *entries; /**< [count], places in page_table; -1 = none */
-    int32_t *references;    /**< [from.num_pages], how many sequences have a page */
+    int32_t *references;    /**< [from.num_pages], number of sequences that own a page */
     int32_t *copied;        /**< [count] */
     weft_stream *stream;    /**< NULL = the context's own */
     uint64_t reserved[8];
@@ -76,17 +78,19 @@ WEFT_API weft_status weft_pages_plan(weft_context *context, const weft_pages_des
 
 /** Runs the plan.
  *
- *  Order    WEFT_PAGES_COPY and WEFT_PAGES_EXCHANGE move all pairs at once: a page that one pair writes must be in
- *           no other. WEFT_PAGES_OWN decides pair after pair, so two that share a page may both be named: one of
- *           them keeps it. A spare page (to_pages) must be in no other pair and in no list of pages
- *  Alias    the caches may be one; otherwise they, and the arrays, must not overlap. Values that lie in the keys
- *           (kv.h) move with them
+ *  Order    WEFT_PAGES_COPY and WEFT_PAGES_EXCHANGE move all pairs at once: a page that one pair writes must not
+ *           be in another pair. WEFT_PAGES_OWN decides pair after pair, so two sequences that share a page
+ *           may both be named: one of them keeps it. A spare page (to_pages) must not be in another pair or
+ *           in any page list
+ *  Alias    both caches may be the same; otherwise they, and the arrays, must not overlap. Values that are
+ *           part of the keys (kv.h) move with them
  *  Numerics bytes are copied
- *  Errors   WEFT_EINVAL for NULL pointers, members that the mode has no use for, count outside 0..max_pairs, pages
- *           and entries outside 0..num_pages - 1 and 0..entries_bound - 1 (other than -1), WEFT_PAGES_OWN with two
- *           caches, and WEFT_PAGES_EXCHANGE where the values lie in the keys of one cache alone; WEFT_EOVERFLOW for a
- *           pool that is longer than memory. Checked before anything is written, in arrays that the host can read;
- *           what a recorded run finds in them later moves nothing where it names no page of the cache
+ *  Errors   WEFT_EINVAL for NULL pointers, members that the mode does not use, count outside 0..max_pairs,
+ *           pages outside 0..num_pages - 1 and entries outside 0..entries_bound - 1 (other than -1),
+ *           WEFT_PAGES_OWN with two caches, and WEFT_PAGES_EXCHANGE where only one cache has its values in
+ *           the keys; WEFT_EOVERFLOW for a pool longer than memory. Checked before anything is written, in
+ *           arrays that the host can read. In a later launch of a recorded run, a pair that names no page
+ *           of the cache moves nothing
  */
 WEFT_API weft_status weft_pages_run(const weft_plan *plan, const weft_pages_args *args);
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /** Ceilings: how fast this device reads memory and computes, at most.
  *
- *  A measured time means little until it stands beside what the machine could do. These probes do
- *  the cheapest useful work there is, on the threads of the context, for a caller with a clock:
+ *  A measured time means little without knowing what the machine can do. These probes do the cheapest
+ *  useful work there is, on the threads of the context; the caller brings the clock:
  *
  *      READ     sums memory, as wide and with as many loads in flight as the instruction set allows
  *      FMA_F32  independent chains of f32 multiply-adds in registers
  *      DOT_I8   independent chains of int8 dot products in registers, as quantised kernels use them
- *      MMA_F16  matrix products of f16 numbers with f32 sums, on units made for them: GPUs
- *      DOT_BF16 dot products of bf16 numbers with f32 sums, in vectors or tiles: CPUs
+ *      MMA_F16  matrix products of f16 numbers with f32 sums on tensor cores (GPUs)
+ *      DOT_BF16 dot products of bf16 numbers with f32 sums, in vectors or tiles (CPUs)
  */
 #ifndef WEFT_PROBE_H
 #define WEFT_PROBE_H
@@ -27,7 +27,7 @@ typedef enum weft_probe_kind {
     WEFT_PROBE_DOT_BF16 = 4,
 } weft_probe_kind;
 
-/** Units that args.bytes is a whole number of, and most steps of a run. */
+/** The unit of args.bytes, and the most steps of a run. */
 #define WEFT_PROBE_UNIT_BYTES 4096
 #define WEFT_PROBE_MAX_STEPS  (1 << 24)
 
@@ -46,9 +46,8 @@ typedef struct weft_probe_result {
      *  the chains themselves. */
     uint64_t value;
     const char *kernel; /**< name of the kernel that ran */
-    double
-        device_us; /**< what the device's own clock says of the kernel alone; 0 where the caller's
-                           clock tells as much */
+    /** Time of the kernel alone by the device's own clock; 0 where the caller's clock is as good. */
+    double device_us;
     uint64_t reserved[3];
 } weft_probe_result;
 
@@ -57,9 +56,9 @@ typedef struct weft_probe_result {
  *  Owner    the caller owns the memory; nothing is kept
  *  Alias    memory is only read
  *  Numerics value is exact: it proves that the work was done
- *  Errors   WEFT_EINVAL for NULL pointers, an unknown kind, bytes that are no whole number of units,
- *           memory that is not aligned, steps out of range; WEFT_EUNSUPPORTED for a kind that the device has
- *           no unit for; WEFT_EVARIANT
+ *  Errors   WEFT_EINVAL for NULL pointers, an unknown kind, bytes that are not a whole number of units,
+ *           misaligned memory, steps out of range; WEFT_EUNSUPPORTED for a kind that the device has no
+ *           units for; WEFT_EVARIANT
  *  Source   ours; after STREAM (McCalpin 1995) and the roofline model (Williams et al. 2009)
  */
 WEFT_API weft_status weft_probe_run(weft_context *context, const weft_probe_args *args,

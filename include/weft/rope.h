@@ -35,7 +35,7 @@ typedef struct weft_rope_params {
     float high_freq_factor;   /**< llama3; 0 = 4 */
     float beta_fast;          /**< yarn; 0 = 32 */
     float beta_slow;          /**< yarn; 0 = 1 */
-    float attention_factor;   /**< multiplies cos and sin; 0 = 1, for yarn 0.1 ln(factor) + 1 */
+    float attention_factor;   /**< multiplies cos and sin; 0 = 1, or 0.1 ln(factor) + 1 for yarn */
     int32_t reserved0;
     /** Divides frequency_i, [rotary_dim / 2], NULL = ones: how GGUF stores llama3's rule. */
     const float *freq_factors;
@@ -78,8 +78,8 @@ WEFT_API weft_status weft_rope_plan(weft_context *context, const weft_rope_desc 
 /** Runs the plan.
  *
  *  Alias    x must not overlap positions
- *  Numerics angles are formed in f64 and reduced before they are rounded, so that long contexts
- *           keep their precision; the rotation is f32
+ *  Numerics angles are formed in f64 and reduced before they are rounded, so long contexts keep their
+ *           precision; the rotation is f32
  *  Errors   WEFT_EINVAL for NULL pointers, tokens outside 0..max_tokens, a negative position
  */
 WEFT_API weft_status weft_rope_run(const weft_plan *plan, const weft_rope_args *args);

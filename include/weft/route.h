@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/** Which experts of a mixture every token goes to, and with what weight. */
+/** Routing: which experts of a mixture each token goes to, and with what weight. */
 #ifndef WEFT_ROUTE_H
 #define WEFT_ROUTE_H
 
@@ -28,9 +28,9 @@ typedef struct weft_route_desc {
     int32_t top_k;    /**< experts that a row chooses, 1..experts */
     int32_t max_rows; /**< 0 = 1 */
     weft_route_score score;
-    int32_t groups;     /**< experts lie in so many groups of equal size; 0 = 1 */
+    int32_t groups;     /**< number of groups of equal size that the experts form; 0 = 1 */
     int32_t top_groups; /**< groups that a row chooses from; 0 = all */
-    int32_t group_best; /**< a group is worth the sum of so many of its best; 0 = 1 */
+    int32_t group_best; /**< a group counts as the sum of its group_best best experts; 0 = 1 */
     float scale;        /**< multiplies the weights; 0 = 1 */
     const char *variant;
     weft_dtype logits_dtype; /**< 0 = f32; f16, bf16 */
@@ -43,11 +43,11 @@ typedef struct weft_route_args {
     int32_t rows;
     const void *logits;    /**< [rows][experts] of desc.logits_dtype */
     int64_t logits_stride; /**< elements; 0 = experts */
-    const float *bias; /**< [experts], added to scores to choose by; not to weights. NULL = none */
-    int32_t *ids;      /**< [rows][top_k], the best first */
-    float *weights;    /**< [rows][top_k] */
-    /** The same sorted by expert, both or neither: order[starts[e] .. starts[e + 1]) are the choices of
-     *  expert e, ascending, a choice being row * top_k + its place among the row's. */
+    const float *bias;     /**< [experts], added to scores for the choice only; NULL = none */
+    int32_t *ids;          /**< [rows][top_k], the best first */
+    float *weights;        /**< [rows][top_k] */
+    /** The same choices sorted by expert; both or neither. order[starts[e] .. starts[e + 1]) are those of
+     *  expert e, ascending, each as row * top_k + its place among the row's choices. */
     int32_t *starts;     /**< [experts + 1] */
     int32_t *order;      /**< [rows * top_k] */
     weft_stream *stream; /**< NULL = the context's own */
@@ -55,11 +55,11 @@ typedef struct weft_route_args {
 } weft_route_args;
 
 /** Plans, for every row, with s_e = softmax(logits)_e or 1 / (1 + exp(-logit_e)) and v_e = s_e + bias_e:
- *  the top_groups groups whose group_best largest v have the largest sums, in them the top_k experts of
- *  the largest v, and their weights scale * s_e [/ sum of the chosen s].
+ *  the top_groups groups whose group_best largest v have the largest sums; in these the top_k experts of
+ *  the largest v; and their weights scale * s_e [/ sum of the chosen s].
  *
- *  Of equal values the lower number comes first, of groups as of experts. Without bias and with a
- *  group_best of 1, v is the logit itself: then no rounding of a score decides.
+ *  Of equal values the lower number comes first, among groups as among experts. Without bias and with a
+ *  group_best of 1, v is the logit itself, so no rounding of a score decides.
  *
  *  Errors   WEFT_EINVAL for experts, top_k, groups or top_groups out of range, groups that do not divide
  *           experts, group_best larger than a group, fewer than top_k experts in top_groups groups, unknown
@@ -71,12 +71,12 @@ WEFT_API weft_status weft_route_plan(weft_context *context, const weft_route_des
 
 /** Runs the plan.
  *
- *  Alias    results overlap nothing
- *  Numerics weights within 2^-20 of exact, relative; a sum of 0 divides nothing. NaN is the smallest value,
- *           so that ids are different experts whatever the logits are; weights of a row with NaN or
- *           +infinity, or without a finite logit, are NaN (sigmoid: those of such experts)
+ *  Alias    results must not overlap anything
+ *  Numerics weights within a relative 2^-20 of exact; a sum of 0 divides nothing. NaN counts as the smallest
+ *           value, so the ids of a row are different experts whatever the logits are. Weights of a row with
+ *           NaN or +infinity, or without a finite logit, are NaN (sigmoid: those of such experts)
  *  Errors   WEFT_EINVAL for NULL pointers, one of starts and order alone, rows outside 0..max_rows (0 rows
- *           write starts), a stride below experts
+ *           still write starts), a stride below experts
  */
 WEFT_API weft_status weft_route_run(const weft_plan *plan, const weft_route_args *args);
 

@@ -31,7 +31,7 @@ typedef struct weft_softmax_args {
 /** Plans x_i = exp(scale x_i - m) / sum_j exp(scale x_j - m), m = max_j scale x_j.
  *
  *  Errors   WEFT_EINVAL for dim < 1 or a scale that is not finite; WEFT_EVARIANT, WEFT_ENOMEM
- *  Source   the usual shift by the maximum; ours
+ *  Source   the usual shift by the maximum; the code is ours
  */
 WEFT_API weft_status weft_softmax_plan(weft_context *context, const weft_softmax_desc *desc,
                                        weft_plan **out);
@@ -39,11 +39,10 @@ WEFT_API weft_status weft_softmax_plan(weft_context *context, const weft_softmax
 /** Runs the plan.
  *
  *  Alias    in place: x is input and output
- *  Numerics f32 exponentials with their sum in f64, relative error below (2 |z| + 8) * 2^-24 for
- *           z = scale x_i - m, results below 2^-126 may become 0; a row that is -infinity throughout
- *           (+infinity if scale < 0)
- *           gives 0, one with NaN or the other infinity gives NaN; finite rows always give
- *           probabilities
+ *  Numerics f32 exponentials, their sum in f64: relative error below (2 |z| + 8) * 2^-24 for
+ *           z = scale x_i - m; results below 2^-126 may become 0. A row that is -infinity throughout
+ *           (+infinity if scale < 0) gives 0; one with NaN or the other infinity gives NaN; finite rows
+ *           always give probabilities
  *  Errors   WEFT_EINVAL for NULL x, rows outside 0..max_rows, a stride below dim
  */
 WEFT_API weft_status weft_softmax_run(const weft_plan *plan, const weft_softmax_args *args);

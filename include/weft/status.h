@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /** Status codes of every weft call.
  *
- *  Zero is success, errors are negative, and a value once given is never reused. Results come back
- *  through out-pointers, which stay untouched on failure. The sentence that explains a failure is
- *  kept in the context: weft_error_text() in context.h.
+ *  Zero is success, errors are negative, and a value is never reused. Results come back through
+ *  out-pointers, which stay untouched on failure. The context keeps a sentence that explains the
+ *  failure: weft_error_text() in context.h.
  */
 #ifndef WEFT_STATUS_H
 #define WEFT_STATUS_H

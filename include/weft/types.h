@@ -25,7 +25,7 @@ typedef enum weft_dtype {
 #undef WEFT_FORMAT
 } weft_dtype;
 
-/** Short lower-case name such as "q4_k", or NULL for a value that is no format. */
+/** Short lower-case name such as "q4_k"; NULL for a value that is not a format. */
 WEFT_API const char *weft_dtype_name(weft_dtype dtype);
 
 /** The format of that name (lower case, as weft_dtype_name() writes it), or WEFT_DTYPE_NONE. */
@@ -34,10 +34,10 @@ WEFT_API weft_dtype weft_dtype_parse(const char *name);
 /** The n-th format in order of value, n = 0, 1, ...; WEFT_DTYPE_NONE past the last. */
 WEFT_API weft_dtype weft_dtype_at(int32_t n);
 
-/** Elements in one block: 1 for plain formats, 32 to 256 for quantised ones, 0 for no format. */
+/** Elements in one block: 1 for plain formats, 32 to 256 for quantised ones, 0 for an unknown format. */
 WEFT_API int32_t weft_dtype_block_elems(weft_dtype dtype);
 
-/** Bytes of one block, 0 for no format. */
+/** Bytes of one block, 0 for an unknown format. */
 WEFT_API int32_t weft_dtype_block_bytes(weft_dtype dtype);
 
 /** Bytes of a packed row of `cols` elements.
@@ -51,8 +51,8 @@ WEFT_API int64_t weft_dtype_row_bytes(weft_dtype dtype, int64_t cols);
 
 /** A view of somebody's memory: nothing is owned, nothing is copied.
  *
- *  Units    shape and stride in elements, outermost dimension first; a stride counts elements also
- *           in block formats, where the innermost stride is 1 and the others are whole blocks
+ *  Units    shape and stride in elements, outermost dimension first. Block formats count elements
+ *           too: their innermost stride is 1, the others are whole blocks
  *  Owner    the caller, for as long as a call that was given the tensor runs
  */
 typedef struct weft_tensor {
@@ -68,13 +68,13 @@ typedef struct weft_tensor {
 
 /** Describes packed row-major memory of the CPU; set `device` and `device_index` for other memory.
  *
- *  Errors   WEFT_EINVAL for rank outside 1..WEFT_MAX_RANK, a negative extent, a last extent that is
- *           no whole number of blocks; WEFT_EOVERFLOW if the bytes do not fit in 63 bits
+ *  Errors   WEFT_EINVAL for rank outside 1..WEFT_MAX_RANK, a negative extent, or a last extent that
+ *           is not a whole number of blocks; WEFT_EOVERFLOW if the bytes do not fit in 63 bits
  */
 WEFT_API weft_status weft_tensor_packed(weft_dtype dtype, int32_t rank, const int64_t *shape,
                                         void *data, weft_tensor *out);
 
-/** Bytes from the first to one past the last element that the view can reach; -1 if not a view. */
+/** Bytes from the first element that the view can reach to one past the last; -1 for a bad tensor. */
 WEFT_API int64_t weft_tensor_span_bytes(const weft_tensor *tensor);
 
 /** A tensor as DLPack hands it out (PyTorch, JAX, NumPy, CuPy: `__dlpack__`).
@@ -86,8 +86,7 @@ WEFT_API int64_t weft_tensor_span_bytes(const weft_tensor *tensor);
  *  Device   kDLCPU and kDLCUDAHost are the CPU's memory, kDLCUDA and kDLCUDAManaged that of CUDA device
  *           `device_id`
  *  Errors   WEFT_EINVAL for NULL or rank outside 1..WEFT_MAX_RANK; WEFT_EUNSUPPORTED for another
- *           device or an element type other than f32, f16, bf16
- *           with one lane
+ *           device, or an element type other than f32, f16 and bf16 with one lane
  */
 WEFT_API weft_status weft_tensor_from_dlpack(const void *dltensor, weft_tensor *out);
 

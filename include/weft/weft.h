@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: MIT
 /** weft: the kernels of language-model inference behind a small C ABI.
  *
- *  This header includes all others. Start with context.h (contexts, plans), device.h where memory is not
- *  the host's, format.h for what formats mean, then the operation you need: linear.h, attention.h with
- *  kv.h, batch.h, merge.h and cascade.h, norm.h, rope.h, activation.h, softmax.h, embedding.h, sample.h;
- *  route.h and experts.h for mixtures of experts.
- *  probe.h measures the ceilings of the device, tuning.h keeps what a machine likes best.
+ *  This header includes all others. Where to start:
+ *
+ *      context.h            contexts and plans: read this first
+ *      device.h             memory, copies, streams and events, where memory is not the host's
+ *      types.h, format.h    dtypes, tensors, and what the formats mean
+ *      linear.h             products with quantised weights
+ *      attention.h, kv.h    attention over a paged KV cache, and appending to the cache;
+ *      batch.h, pages.h     ... what one step shares, moving pages,
+ *      merge.h, cascade.h   ... merging partial results, shared prefixes
+ *      norm.h, rope.h, activation.h, softmax.h, embedding.h, sample.h
+ *      route.h, experts.h   mixtures of experts
+ *      program.h            record runs once, launch them many times
+ *      probe.h, tuning.h    the ceilings of a device; the thresholds measured on a machine
  */
 #ifndef WEFT_H
 #define WEFT_H

@@ -294,10 +294,11 @@ static struct MHD_Daemon *listen_on(server_state *server, engine_error *err)
         (unsigned)options->max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)options->idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES,
         MHD_OPTION_NOTIFY_COMPLETED, completed, NULL, MHD_OPTION_NOTIFY_CONNECTION, notify, server,
-        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
+        MHD_OPTION_END);
     if (!daemon)
-        engine_fail(err, "cannot listen on port %d: %s", options->port,
-                    errno ? strerror(errno) : "another program may have it");
+        engine_fail(err,
+                    "cannot listen on port %d: %s; choose another port or address (--port, --host)",
+                    options->port, errno ? strerror(errno) : "another program may have it");
     return daemon;
 }
 

@@ -85,10 +85,10 @@ weft_status weft_context_create(const weft_context_desc *user_desc, weft_context
     const struct weft__backend *backend;
 
     if (!out)
-        return weft__api_fail(WEFT_EINVAL, "no place for the context");
+        return weft__api_fail(WEFT_EINVAL, "context: out is NULL");
     if (user_desc && !weft__api_read(&desc, WEFT__KNOWN(&desc), user_desc))
-        return weft__api_fail(
-            WEFT_EINVAL, "the descriptor has no size or sets members this version does not know");
+        return weft__api_fail(WEFT_EINVAL, "context: the descriptor lacks its size (.size = sizeof "
+                                           "desc) or sets members unknown to this version");
     WEFT__TRY(check_desc(&desc));
     WEFT__TRY(weft__api_backend(desc.device, &backend));
 

@@ -13,93 +13,18 @@
 
 #include <weft/weft.h>
 
-enum { COLS = 512, ROWS = 352, BATCH = 11, PARTS = 3, MOST_BYTES = ROWS * COLS * 4 };
+#include "tests/support/linear_layer.h"
 
-static weft_context *context;
-static _Alignas(64) unsigned char weights[PARTS][MOST_BYTES];
-static _Alignas(64) unsigned char workspace[1 << 21], rounded[1 << 18], other[1 << 18];
-static float x[BATCH * COLS], norm_weight[COLS], next_weight[ROWS], bias[ROWS];
-static float residual[BATCH * ROWS], y[PARTS][BATCH * ROWS], want[PARTS][BATCH * ROWS];
-
-static float random_number(void)
-{
-    static uint64_t state = 99;
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (float)(int32_t)(state >> 32) * 0x1p-31f;
-}
-
-static void fill(float *to, int count)
-{
-    for (int i = 0; i < count; i++)
-        to[i] = random_number();
-}
-
-static void fill_weights(int p, weft_dtype dtype)
-{
-    float row[COLS];
-    for (int r = 0; r < ROWS; r++) {
-        fill(row, COLS);
-        assert_int_equal(
-            weft_quantize_row(dtype, row, COLS, weights[p] + r * weft_dtype_row_bytes(dtype, COLS)),
-            WEFT_OK);
-    }
-}
+static _Alignas(64) unsigned char rounded[1 << 18], other[1 << 18];
+static float next_weight[ROWS], residual[BATCH * ROWS];
 
 static int set_up(void **state)
 {
-    (void)state;
-    weft_context_desc desc = {.size = sizeof desc, .threads = 3};
-    if (weft_context_create(&desc, &context) != WEFT_OK)
+    if (open_layer(state))
         return 1;
-    fill(x, BATCH * COLS);
-    fill(norm_weight, COLS);
     fill(next_weight, ROWS);
-    fill(bias, ROWS);
     fill(residual, BATCH * ROWS);
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    weft_context_destroy(context);
-    return 0;
-}
-
-static void run(const weft_linear_desc *desc, weft_linear_args args)
-{
-    weft_plan *plan;
-    if (weft_linear_plan(context, desc, &plan) != WEFT_OK)
-        fail_msg("%s", weft_error_text(context));
-    assert_true(weft_plan_workspace_bytes(plan) <= sizeof workspace);
-    args.size = sizeof args;
-    args.workspace = workspace;
-    args.workspace_bytes = sizeof workspace;
-    if (weft_linear_run(plan, &args) != WEFT_OK)
-        fail_msg("%s", weft_error_text(context));
-    weft_plan_destroy(plan);
-}
-
-static weft_linear_desc plain(weft_dtype dtype)
-{
-    return (weft_linear_desc){.size = sizeof(weft_linear_desc),
-                              .weight_dtype = dtype,
-                              .rows = ROWS,
-                              .cols = COLS,
-                              .max_batch = BATCH};
-}
-
-static weft_linear_desc with_parts(weft_dtype a, weft_dtype b, weft_dtype c)
-{
-    weft_linear_desc desc = plain(0);
-    weft_dtype dtypes[PARTS] = {a, b, c};
-    desc.rows = 0;
-    for (; desc.num_parts < PARTS && dtypes[desc.num_parts]; desc.num_parts++) {
-        desc.parts[desc.num_parts] =
-            (weft_linear_part){.weight_dtype = dtypes[desc.num_parts], .rows = ROWS};
-        fill_weights(desc.num_parts, dtypes[desc.num_parts]);
-    }
-    return desc;
 }
 
 // One by one: the norm, then every part.
@@ -128,30 +53,6 @@ static void steps(const weft_linear_desc *desc, int32_t batch, const float *bias
             (weft_linear_args){
                 .batch = batch, .weight = weights[p], .x = normed, .y = want[p], .bias = biases});
     }
-}
-
-static weft_linear_args fused_args(const weft_linear_desc *desc, int32_t batch, const float *biases)
-{
-    weft_linear_args args = {
-        .batch = batch, .x = x, .norm_weight = desc->norm ? norm_weight : NULL};
-    for (int32_t p = 0; p < desc->num_parts; p++)
-        args.parts[p] = (weft_linear_part_args){.weight = weights[p], .y = y[p], .bias = biases};
-    return args;
-}
-
-static void assert_same(int32_t p, int32_t batch)
-{
-    assert_memory_equal(y[p], want[p], (size_t)batch * ROWS * sizeof(float));
-}
-
-// Sums of 2 * 512 / 32 products and a bias in another order: 66 roundings of at most 2^-20, for partial sums stay below
-// 32. As random they deviate by 4.5e-6; four of that.
-static void assert_close(int32_t p, int32_t batch)
-{
-    const float *got = y[p], *expected = want[p];
-    for (int32_t i = 0; i < batch * ROWS; i++)
-        if (!(fabsf(got[i] - expected[i]) <= 2e-5f))
-            fail_msg("%d: %g instead of %g", i, (double)got[i], (double)expected[i]);
 }
 
 static void parts_share_an_input(void **state)
@@ -393,107 +294,6 @@ static void planes_of_rounded_kernels(void **state)
     }
 }
 
-static void count_words(void *user, size_t done, size_t total)
-{
-    size_t *last = user;
-    assert_true(done >= *last && done <= total);
-    *last = done;
-}
-
-// Packs part p from rows that lie `gap` bytes farther apart than they need, and puts it in the arguments.
-static void pack(const weft_plan *plan, int32_t p, weft_dtype dtype, const float *scales,
-                 void *packed, size_t room, weft_linear_args *args)
-{
-    static unsigned char apart[MOST_BYTES + ROWS * 64];
-    int64_t row = weft_dtype_row_bytes(dtype, COLS), stride = row + 6;
-    size_t bytes = weft_linear_packed_bytes(plan, p), last = 0;
-    assert_true(bytes >= (size_t)row * ROWS && bytes <= room);
-    for (int r = 0; r < ROWS; r++)
-        memcpy(apart + r * stride, weights[p] + r * row, (size_t)row);
-    weft_linear_pack_args pack_args = {.size = sizeof pack_args,
-                                       .part = p,
-                                       .weight = apart,
-                                       .weight_stride_bytes = stride,
-                                       .scales = scales,
-                                       .packed = packed,
-                                       .progress = count_words,
-                                       .user = &last};
-    if (weft_linear_pack(plan, &pack_args) != WEFT_OK)
-        fail_msg("%s", weft_error_text(context));
-    assert_int_equal(last, bytes);
-    if (!weft_linear_packed_layout(plan, p))
-        assert_memory_equal(packed, weights[p], (size_t)row * ROWS);
-    memset(apart, 0, sizeof apart);
-    args->parts[p].packed = packed;
-    args->parts[p].weight = args->parts[p].scales = NULL;
-}
-
-static void packed_weights_are_the_weights(void **state)
-{
-    (void)state;
-    enum { GROUPS = COLS / 64 };
-    static _Alignas(64) unsigned char packed[2][MOST_BYTES / 2];
-    static float scales[ROWS * GROUPS];
-    weft_plan *plan;
-    weft_linear_desc desc = with_parts(WEFT_Q4_K, WEFT_MLX_Q8_G64, 0);
-    fill(scales, ROWS * GROUPS);
-    weft_linear_args args = fused_args(&desc, BATCH, bias);
-    args.parts[1].scales = scales;
-    run(&desc, args);
-    memcpy(want, y, sizeof y);
-    memset(y, 0, sizeof y);
-    assert_int_equal(weft_linear_plan(context, &desc, &plan), WEFT_OK);
-    pack(plan, 0, WEFT_Q4_K, NULL, packed[0], sizeof packed[0], &args);
-    pack(plan, 1, WEFT_MLX_Q8_G64, scales, packed[1], sizeof packed[1], &args);
-    run(&desc, args);
-    assert_close(0, BATCH);
-    assert_same(1, BATCH);
-    assert_int_equal(weft_linear_packed_bytes(plan, 2), 0);
-    assert_null(weft_linear_packed_layout(plan, 2));
-    assert_null(weft_linear_packed_layout(plan, 1)); // no kernel of the CPU has panels of MLX
-    weft_linear_pack_args wrong = {
-        .size = sizeof wrong, .weight = weights[0], .packed = packed[0] + 4};
-    assert_int_equal(weft_linear_pack(plan, &wrong), WEFT_EINVAL);
-    wrong.packed = packed[0];
-    wrong.scales = scales;
-    assert_int_equal(weft_linear_pack(plan, &wrong), WEFT_EINVAL);
-    wrong.part = 2;
-    assert_int_equal(weft_linear_pack(plan, &wrong), WEFT_EINVAL);
-    weft_plan_destroy(plan);
-}
-
-// A kernel of packed weights is given nothing else, and one of weights in rows packs them in rows.
-static void packed_kernels_read_packed_weights(void **state)
-{
-    (void)state;
-    static _Alignas(64) unsigned char packed[MOST_BYTES / 2];
-    weft_plan *plan;
-    weft_linear_desc desc = with_parts(WEFT_Q4_K, 0, 0);
-    desc.variant = "linear_q4_k_q8_packed_avx512vnni";
-    if (!weft_linear_supported(context, &desc, NULL))
-        skip();
-    weft_linear_args args = fused_args(&desc, 1, NULL);
-    args.size = sizeof args;
-    args.workspace = workspace;
-    args.workspace_bytes = sizeof workspace;
-    assert_int_equal(weft_linear_plan(context, &desc, &plan), WEFT_OK);
-    assert_non_null(weft_linear_packed_layout(plan, 0));
-    assert_int_equal(weft_linear_run(plan, &args), WEFT_EINVAL);
-    pack(plan, 0, WEFT_Q4_K, NULL, packed, sizeof packed, &args);
-    assert_int_equal(weft_linear_run(plan, &args), WEFT_OK);
-    weft_linear_pack_args far = {.size = sizeof far,
-                                 .weight = weights[0],
-                                 .weight_stride_bytes = INT64_C(1) << 28,
-                                 .packed = packed};
-    assert_int_equal(weft_linear_pack(plan, &far), WEFT_EINVAL);
-    weft_plan_destroy(plan);
-    desc.variant = "linear_q4_k_q8_avx512vnni";
-    assert_int_equal(weft_linear_plan(context, &desc, &plan), WEFT_OK);
-    pack(plan, 0, WEFT_Q4_K, NULL, packed, sizeof packed, &args);
-    assert_memory_equal(packed, weights[0], (size_t)weft_dtype_row_bytes(WEFT_Q4_K, COLS) * ROWS);
-    weft_plan_destroy(plan);
-}
-
 static void runs_that_cannot_be_are_refused(void **state)
 {
     (void)state;
@@ -537,9 +337,7 @@ int main(void)
         cmocka_unit_test(narrow_numbers_go_in_and_out),
         cmocka_unit_test(planes_multiply_the_codes),
         cmocka_unit_test(planes_of_rounded_kernels),
-        cmocka_unit_test(packed_weights_are_the_weights),
-        cmocka_unit_test(packed_kernels_read_packed_weights),
         cmocka_unit_test(runs_that_cannot_be_are_refused),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, close_layer);
 }

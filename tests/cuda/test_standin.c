@@ -348,7 +348,8 @@ static void case_native(void)
     const struct weft__cuda_driver *driver = weft__cuda_driver(&why);
     CUcontext own = NULL, current = NULL;
     CUstream stream = NULL;
-    CHECK(driver->primary_retain(&own, 0) == 0 && driver->context_push(own) == 0);
+    standin->devices = 3;
+    CHECK(driver->primary_retain(&own, 1) == 0 && driver->context_push(own) == 0);
     CHECK(driver->stream_create(&stream, 0) == 0);
     weft_context_desc desc = {.size = sizeof desc,
                               .device = WEFT_DEVICE_CUDA,
@@ -356,6 +357,7 @@ static void case_native(void)
                               .native_stream = stream};
     weft_context *context = NULL;
     CHECK(weft_context_create(&desc, &context) == WEFT_OK);
+    CHECK(weft__cuda_of(context)->index == 1);
     weft_plan *plan = norm_plan(context);
     CHECK(norm_run(plan, (float *)(void *)context, 1, NULL) == WEFT_OK);
     CHECK(standin->launches[0].stream == stream);

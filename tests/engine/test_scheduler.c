@@ -439,87 +439,6 @@ static void a_pool_that_is_too_small_ends_the_text(void **state)
     engine_worker_close(worker);
 }
 
-// --- logprobs and biases ------------------------------------------------------------------------------
-
-typedef struct watched {
-    int32_t ids[MOST];
-    int32_t count;
-    int32_t forbidden;
-} watched;
-
-static bool watch_token(void *user, const engine_token *token)
-{
-    watched *w = user;
-    if (token->id == TOKENIZER_NONE)
-        return true;
-    double sum = 0;
-    assert_int_equal(token->likeliest_count, 5);
-    assert_int_equal(token->likeliest[0].id, token->id); // greedy
-    assert_true(fabsf(token->likeliest[0].logprob - token->logprob) <= 1e-6f);
-    for (int i = 0; i < 5; i++) {
-        assert_true(i == 0 || token->likeliest[i].logprob <= token->likeliest[i - 1].logprob);
-        assert_int_not_equal(token->likeliest[i].id, w->forbidden);
-        sum += exp((double)token->likeliest[i].logprob);
-    }
-    assert_true(sum > 0 && sum < 1.0 + 1e-6);
-    w->ids[w->count++] = token->id;
-    return true;
-}
-
-static void biases_and_logprobs(void **state)
-{
-    (void)state;
-    engine_scheduler *s = schedule(alone, 0);
-    watched first = {.forbidden = -1}, second = {.forbidden = -1};
-    engine_request_wish wish = {.prompt = ids[0].ids,
-                                .prompt_tokens = (int32_t)ids[0].count,
-                                .max_tokens = 8,
-                                .ignore_end = true,
-                                .logprobs = true,
-                                .top_logprobs = 5,
-                                .token = watch_token,
-                                .user = &first};
-    submit(s, &wish);
-    while (engine_scheduler_step(s))
-        ;
-    assert_int_equal(first.count, 8);
-    second.forbidden = first.ids[0];
-    engine_bias bias = {first.ids[0], -100};
-    wish.biases = &bias;
-    wish.bias_count = 1;
-    wish.user = &second;
-    submit(s, &wish);
-    while (engine_scheduler_step(s))
-        ;
-    assert_int_not_equal(second.ids[0], first.ids[0]);
-    engine_scheduler_close(s);
-}
-
-static void bad_wishes_are_refused(void **state)
-{
-    (void)state;
-    engine_scheduler *s = schedule(alone, 0);
-    engine_error err = {""};
-    int32_t long_prompt[CONTEXT + 1] = {0}, wrong[] = {1 << 30};
-    engine_bias bias = {-1, 1};
-    const engine_request_wish wishes[] = {
-        {.prompt = long_prompt, .prompt_tokens = 0},
-        {.prompt = long_prompt, .prompt_tokens = CONTEXT + 1},
-        {.prompt = wrong, .prompt_tokens = 1},
-        {.prompt = long_prompt, .prompt_tokens = 1, .max_tokens = -1},
-        {.prompt = long_prompt, .prompt_tokens = 1, .top_logprobs = ENGINE_MAX_LOGPROBS + 1},
-        {.prompt = long_prompt, .prompt_tokens = 1, .biases = &bias, .bias_count = 1},
-    };
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
-        err.text[0] = '\0';
-        assert_null(engine_scheduler_submit(s, &wishes[i], &err));
-        assert_true(err.text[0] != '\0');
-    }
-    assert_false(engine_scheduler_step(s));
-    engine_scheduler_close(s);
-    assert_null(engine_scheduler_open(alone, -1, &err));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,8 +451,6 @@ int main(void)
         cmocka_unit_test(queues_have_an_end),
         cmocka_unit_test(cancelled_ones_give_their_pages_back),
         cmocka_unit_test(a_pool_that_is_too_small_ends_the_text),
-        cmocka_unit_test(biases_and_logprobs),
-        cmocka_unit_test(bad_wishes_are_refused),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What scripts rely on: sub-commands, keys of JSON rows, exit statuses, one-line errors.
+"""What scripts rely on: sub-commands, keys of JSON rows, exit statuses, one-line errors; pages of help and the manual.
 
 usage: cli_contracts.py WEFT WEFT_CHECK SCRATCH_DIR
 """
 import json
 import os
+import re
 import subprocess
 import sys
+
+MANUAL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "weft.1")
 
 ROW = {"op", "device", "isa", "variant", "cold", "us_median", "us_min", "bytes", "flops", "gbps", "gflops",
        "roof_gbps", "roof_gflops", "roof_fraction"}
@@ -46,11 +49,22 @@ def wrong(what, done, reason):
 
 
 def check_help(weft):
-    for command in ("run", "chat", "serve", "inspect", "tokenize", "detokenize", "logits", "perplexity", "bench", "tune", "analyse",
-                    "explain", "info"):
-        done = run(weft, command, "--help")
+    overview = run(weft, "--help")
+    commands = re.findall(r"^  ([a-z]+)  +\S", overview.stdout, re.MULTILINE)
+    if len(commands) < 16:
+        wrong("weft --help", overview, "fewer commands than there were")
+    benches = [f"bench {name}" for name in ("device", "linear", "attention", "softmax", "softcap", "model", "speculation")]
+    for command in [*commands, *benches, "tune linear", "tune attention"]:
+        done = run(weft, *command.split(), "--help")
         if done.returncode != 0 or "usage:" not in done.stdout or done.stderr:
             wrong(f"weft {command} --help", done, "no help on standard output")
+        for line in done.stdout.splitlines():
+            if len(line) > 100 or line != line.rstrip():
+                wrong(f"weft {command} --help", done, f"a line of more than 100 columns, or with blanks at its end: '{line}'")
+    with open(MANUAL, encoding="utf-8") as file:
+        told = re.findall(r"^\.It Cm (\w+)$", file.read(), re.MULTILINE)
+    if told != commands:
+        wrong("docs/weft.1", overview, f"its commands are {told}")
 
 
 def check_rows(weft):
@@ -88,6 +102,10 @@ def main():
     check_help(weft)
     check_rows(weft)
     check_refusals(weft, scratch)
+    for level, status in (("ref", 0), ("sse9", 2)):  # the level that the environment asks for, or none of that name
+        done = run("env", f"WEFT_CPU={level}", weft_check, "--op", "norm", "--cases", "1")
+        if done.returncode != status:
+            wrong(f"weft-check with WEFT_CPU={level}", done, f"exit status {status} wanted")
     done = run(weft_check, "--op", "norm", "--cases", "1")
     if not done.stdout.rstrip().splitlines()[-1].endswith("passed, 0 failed"):
         wrong("weft-check", done, "does not end with 'N passed, 0 failed'")

@@ -40,11 +40,7 @@ weft_add_house_test(mutants_fit ${Python3_EXECUTABLE} tools/mutants/mutants.py -
 weft_add_house_test(docs_coverage ${Python3_EXECUTABLE} tests/house/docs_coverage.py)
 weft_add_house_test(docs_models ${Python3_EXECUTABLE} tools/families_table.py --check)
 weft_add_house_test(docs_accuracy ${Python3_EXECUTABLE} tools/accuracy_table.py --check)
-file(GLOB WEFT_BENCHMARK_ROWS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/benchmarks/*.jsonl)
-weft_add_house_test(figures_benchmarks ${Python3_EXECUTABLE} tools/benchmark_table.py --check docs/benchmarks.md
-                    ${WEFT_BENCHMARK_ROWS})
-weft_add_house_test(figures_readme ${Python3_EXECUTABLE} tools/benchmark_table.py --check README.md
-                    docs/benchmarks/cpu.jsonl docs/benchmarks/h200.jsonl)
+weft_add_house_test(docs_benchmarks ${Python3_EXECUTABLE} tools/benchmark_table.py --check README.md docs/benchmarks.md)
 if(TARGET weft_cli)
   weft_add_house_test(cli_contracts ${Python3_EXECUTABLE} tests/house/cli_contracts.py
                       $<TARGET_FILE:weft_cli> $<TARGET_FILE:weft-check>

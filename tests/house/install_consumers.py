@@ -57,6 +57,8 @@ def main():
     run("cc", "-std=c11", source, *(f"-l:lib{flag[2:]}.a" if flag == "-lweft" else flag for flag in flags),
         "-o", static)
     print("pc_static", run(static))
+    if os.path.exists(f"{prefix}/bin/weft"):
+        one(f"{prefix}/**/man1/weft.1")
     for program in glob.glob(f"{prefix}/bin/*"):
         run(program, "--help", env=environment)
 

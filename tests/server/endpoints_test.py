@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 
@@ -224,6 +225,18 @@ def limits(weft, model):
             one.close()
 
 
+def taken_port(weft, model):
+    """A port that another server has is refused; the port of one that has ended is free at once."""
+    with serving(weft, model) as server:
+        refused = subprocess.run([weft, "serve", model, "--port", str(server.port)], capture_output=True, text=True,
+                                 timeout=60, check=False)
+        assert refused.returncode == 1 and refused.stderr.count("\n") == 1, refused
+        assert "Address already in use" in refused.stderr and "--port" in refused.stderr, refused.stderr
+        assert server.ask("GET", "/health")[0] == 200
+    with serving(weft, model, "--port", str(server.port)) as again:
+        assert again.port == server.port and again.ask("GET", "/health")[0] == 200
+
+
 def keys(weft, model, scratch):
     path = os.path.join(scratch, "keys")
     with open(path, "w", encoding="utf-8") as file:
@@ -276,6 +289,8 @@ def main():
     print("fine: many", flush=True)
     limits(weft, model)
     print("fine: limits", flush=True)
+    taken_port(weft, model)
+    print("fine: taken_port", flush=True)
     keys(weft, model, scratch)
     print("fine: keys", flush=True)
     ends_well(weft, model)

@@ -3,4 +3,5 @@
 import faults_engine  # noqa: F401
 import faults_files  # noqa: F401
 import faults_library  # noqa: F401
+import faults_plans  # noqa: F401
 from fault import FAULTS  # noqa: F401

@@ -276,6 +276,9 @@ fault("stop-partial-released", "engine/session/stop_filter.c",
       "the beginning of a stop string is released", "engine_stop_filter")
 
 # --- program ------------------------------------------------------------------------------------------
+fault("layers-said-otherwise", "cli/layers.c",
+      'info.one_launches ? "one launch" : "launches"', 'info.one_launches ? "launches" : "one launch"',
+      "which program decodes a token is said the wrong way round", "cuda_layers_said")
 fault("transcript-drops-system", "cli/transcript.c",
       'strcmp(t->messages[0].role, "system") == 0 ? 1 : 0;', 'strcmp(t->messages[0].role, "sys") == 0 ? 1 : 0;',
       "the system message is dropped with the oldest turn", "cli_transcript", "cli_chat")

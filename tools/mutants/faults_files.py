@@ -207,5 +207,5 @@ fault("jina-code-stream-once", "engine/worker/program_build.c",
       "line->residual ? program->buffers[line->base] : NULL", "line->residual ? program->buffers[line->parts[0].out] : NULL",
       "the stream is not added before the first norm", "engine_encoders")
 fault("norm-of-heads-without-mean", "engine/worker/program_build.c",
-      "bias ? program->config->architecture->norm : WEFT_NORM_RMS,", "WEFT_NORM_RMS,",
+      "bias ? config->architecture->norm : WEFT_NORM_RMS,", "WEFT_NORM_RMS,",
       "norms of heads with a bias are no LayerNorms", "engine_encoders")

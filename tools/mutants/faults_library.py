@@ -178,7 +178,7 @@ fault("packed-once-first-scale", "src/kernels/linear/linear_packed_avx512vnni.c"
 fault("packed-forgets-sums", "src/kernels/linear/linear_packed_avx512vnni.c", "return columns < 256 ? 256 : columns;", "return columns < 256 ? 256 : cols;",
       "long rows of packed weights are one sum", "weft-check --variant linear_q8_0_q8_packed_avx512vnni --cases 200")
 fault("packed-layout-of-all", "src/api/api_linear_pack.c", "(experts || weft_linear_packed_bytes(plan, part)) &&\n                   weft__api_packed_by_device(plan, part)",
-      "(experts || weft_linear_packed_bytes(plan, part))", "every format has a layout of its own, by its name", "api_linear_parts")
+      "(experts || weft_linear_packed_bytes(plan, part))", "every format has a layout of its own, by its name", "api_linear_packed")
 fault("stream-skips-a-row", "src/kernels/linear/linear_f32_gemm.h", "weft__f32_is_stream(call, alone) && row0 < row1; row0++)", "weft__f32_is_stream(call, alone) && row0 + 1 < row1; row0 += 2)",
       "a row in two of plain weights is not multiplied", "weft-check --variant linear_f32_f32_avx512 --cases 40")
 fault("pairs-for-three", "src/kernels/linear/linear_f32_gemm.h", "weft__f32_multiply_tile(call, row0, 2, 0, 4, two)", "weft__f32_multiply_tile(call, row0, 2, 0, 2, two)",
@@ -464,53 +464,3 @@ fault("amx-last-chunk-alone", "src/kernels/linear/linear_bf16_amx.c",
 fault("amx-block-before", "src/kernels/linear/linear_bf16_amx.c",
       "p->acc[!before->buffer]", "p->acc[before->buffer]",
       "tiles are stored over the block before, which is stored twice", *X)
-
-# --- sampling -----------------------------------------------------------------------------------------
-P = ("weft-check --op sample --cases 20", "api_sample", "kernels_sample_uniform")
-fault("penalty-presence-per-count", "src/kernels/sample/sample_steps.c",
-      "own - (float)count * params->frequency_penalty - params->presence_penalty;",
-      "own - (float)count * (params->frequency_penalty + params->presence_penalty);",
-      "the presence penalty counts occurrences", *P)
-fault("penalty-repetition-negative", "src/kernels/sample/sample_steps.c",
-      "float own = logit > 0 ? logit / repetition : logit * repetition;", "float own = logit / repetition;",
-      "the repetition penalty favours negative logits", *P)
-fault("penalty-at-most-once", "src/kernels/sample/sample_steps.c",
-      "        scratch->counts[history[i]]++;", "        scratch->counts[history[i]] = 1;",
-      "occurrences are not counted", *P)
-fault("seed-low-half", "src/kernels/sample/sample_steps.c",
-      "key1 = (uint32_t)(seed >> 32);", "key1 = (uint32_t)(seed >> 63);",
-      "half of the seed is lost", *P)
-fault("philox-nine-rounds", "src/kernels/sample/sample_steps.c",
-      "round < 10", "round < 9", "the random numbers are those of nine rounds", *P)
-fault("top-p-of-all", "src/kernels/sample/sample_select.c",
-      "double sum = has_top_k(row) ? 0 : row->sum;", "double sum = row->sum;",
-      "top-p counts what top-k cut", *P)
-fault("argmax-last-of-equals", "src/kernels/sample/sample_select.c",
-      "return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);",
-      "return logits[a] > logits[b] || (logits[a] == logits[b] && a > b);",
-      "of equal logits the higher id is the likelier", *P)
-fault("min-p-cut", "src/kernels/sample/sample_select.c",
-      "weights[ids[i]] >= row->params->min_p) {", "weights[ids[i]] >= row->params->min_p * 0.98f) {",
-      "min-p is 2 % too low", *P)
-
-# --- plans and threads --------------------------------------------------------------------------------
-fault("workspace-short", "src/plan/plan_attention.c",
-      "!weft__mul_i64(launch->max_slots, states, &partial) ||", "!weft__mul_i64(launch->max_slots - (launch->max_slots > 0), states, &partial) ||",
-      "the workspace lacks a partial tile", "plan_plan_attention", *A)
-fault("pool-wakes-nobody", "src/backend/cpu/cpu_pool.c",
-      "    pthread_cond_broadcast(&pool->wake);\n    pthread_mutex_unlock(&pool->lock);\n}\n\n// Workers take",
-      "    pthread_mutex_unlock(&pool->lock);\n}\n\n// Workers take",
-      "sleeping workers are not woken: the caller does everything", "backend_pool", "engine_threads")
-fault("pool-workers-leave", "src/backend/cpu/cpu_pool.c",
-      "    struct worker *worker = opaque;\n", "    struct worker *worker = opaque;\n    if (worker->number > 1)\n        return NULL;\n",
-      "workers beyond the first leave at once", "backend_pool", "engine_threads")
-fault("softmax-pieces-forget-one", "src/backend/cpu/cpu_rowwise.c",
-      "    for (int32_t i = 0; i < count; i++)\n        sum += row->sums[i];",
-      "    for (int32_t i = 1; i < count; i++)\n        sum += row->sums[i];",
-      "the first piece of a long row does not count", "api_softmax")
-fault("softmax-pieces-own-largest", "src/backend/cpu/cpu_rowwise.c",
-      "row->largest[i] > largest ? row->largest[i] : largest;", "row->largest[i];",
-      "the last piece's largest element is taken for the row's", "api_softmax")
-fault("activation-pieces-gate", "src/backend/cpu/cpu_rowwise.c",
-      "int64_t up_at = row * args->up_stride + i;", "int64_t up_at = row * args->up_stride;",
-      "pieces of a long row are multiplied by its beginning", "weft-check --op activation --cases 60")

@@ -363,6 +363,27 @@ static int parse_option(int option, struct options *options)
     }
 }
 
+// What the options ask of each other, and the backend; -1, or an exit status.
+static int settle_options(struct options *options)
+{
+    if (options->problem >= 0 && !options->each)
+        return bad_usage("--problem wants --each, of whose problems it is one", "");
+    const bool is_cuda = strcmp(options->backend, "cuda") == 0;
+    if (!is_cuda && strcmp(options->backend, "cpu") != 0)
+        return bad_usage("unknown backend ", options->backend);
+    const char *why = "";
+    options->table = is_cuda ? weft__backend_cuda(&why) : &weft__backend_cpu;
+    if (!options->table) {
+        fprintf(stderr, "weft-check: %s\n", why);
+        return 1;
+    }
+    uint32_t every = ~0u;
+    const char *limit = getenv("WEFT_CPU");
+    if (limit && *limit && weft__cpu_lower(&every, limit))
+        return bad_usage("unknown instruction set in WEFT_CPU: ", limit);
+    return -1;
+}
+
 int main(int argc, char **argv)
 {
     static const struct option long_options[] = {{"op", 1, 0, 'o'},
@@ -398,24 +419,11 @@ int main(int argc, char **argv)
     }
     if (optind < argc)
         return bad_usage("unexpected argument ", argv[optind]);
-    if (options.problem >= 0 && !options.each)
-        return bad_usage("--problem wants --each, of whose problems it is one", "");
-    bool is_cuda = strcmp(options.backend, "cuda") == 0;
-    if (!is_cuda && strcmp(options.backend, "cpu") != 0)
-        return bad_usage("unknown backend ", options.backend);
-    const char *why = "";
-    options.table = is_cuda ? weft__backend_cuda(&why) : &weft__backend_cpu;
-    if (!options.table) {
-        fprintf(stderr, "weft-check: %s\n", why);
-        return 1;
-    }
-
-    uint32_t every = ~0u;
-    const char *limit = getenv("WEFT_CPU");
-    if (limit && *limit && !weft__cpu_lower(&every, limit))
-        return bad_usage("unknown instruction set in WEFT_CPU: ", limit);
+    const int status = settle_options(&options);
+    if (status >= 0)
+        return status;
     check_catch_crashes();
-    if (!(is_cuda ? check_cuda : check_cpu)(&options, &total))
+    if (!(options.table == &weft__backend_cpu ? check_cpu : check_cuda)(&options, &total))
         return 1;
     if (options.list || options.bench)
         return 0;

@@ -32,6 +32,24 @@ void weft__cuda_limits(const struct weft__cuda_driver *driver, CUdevice device,
 
 // The caller's own driver context if it names one, else the device's primary one: what PyTorch and the
 // runtime API use too, so that pointers can be shared.
+// Of a driver context of the caller's: which device it is of, whatever the descriptor says.
+static CUresult caller_handle(struct weft__cuda *cuda, CUcontext handle, int count)
+{
+    const struct weft__cuda_driver *driver = cuda->driver;
+    CUcontext gone;
+    CUdevice device;
+    cuda->handle = handle;
+    CUresult result = driver->context_push(handle);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->context_device(&cuda->device);
+    driver->context_pop(&gone);
+    for (int i = 0; i < count; i++)
+        if (driver->device_get(&device, i) == CUDA_SUCCESS && device == cuda->device)
+            cuda->index = i;
+    return result;
+}
+
 static weft_status choose_handle(weft_context *context, struct weft__cuda *cuda,
                                  const weft_context_desc *desc)
 {
@@ -45,13 +63,7 @@ static weft_status choose_handle(weft_context *context, struct weft__cuda *cuda,
                           "there is no GPU %d: this machine has %d", desc->device_index, count);
     cuda->index = desc->device_index;
     if (desc->native_context) {
-        CUcontext gone;
-        cuda->handle = desc->native_context;
-        result = driver->context_push(cuda->handle);
-        if (result == CUDA_SUCCESS) {
-            result = driver->context_device(&cuda->device);
-            driver->context_pop(&gone);
-        }
+        result = caller_handle(cuda, desc->native_context, count);
     } else {
         result = driver->device_get(&cuda->device, desc->device_index);
         if (result == CUDA_SUCCESS)

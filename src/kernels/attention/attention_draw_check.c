@@ -142,10 +142,9 @@ static void drop_windows(const struct check_case *c, weft_attention_desc *desc)
         desc->window = desc->local_chunk = 0;
 }
 
-void weft__problem_draw_shape(struct check_case *c, struct problem *p)
+// What no kernel minds.
+static void draw_common(struct check_case *c, weft_attention_desc *desc)
 {
-    weft_attention_desc *desc = &p->desc;
-    weft_dtype format = ((const struct weft__attention_kernel *)(const void *)c->kernel)->kv;
     *desc = (weft_attention_desc){.size = sizeof *desc, .variant = c->kernel->name};
     desc->kv.num_kv_heads = (int32_t)check_pick(c, 5, 1, 2, 3, 1, 4);
     desc->kv.page_size = (int32_t)check_pick(c, 9, 1, 2, 5, 16, 64, 128, 3, 17, 256);
@@ -179,6 +178,14 @@ void weft__problem_draw_shape(struct check_case *c, struct problem *p)
         one_in(c, 8))
         desc->flags |= WEFT_ATTENTION_PRECISE;
     draw_tiles(c, desc);
+}
+
+void weft__problem_draw_shape(struct check_case *c, struct problem *p)
+{
+    weft_attention_desc *desc = &p->desc;
+    const struct weft__attention_kernel *kernel = (const void *)c->kernel;
+    const weft_dtype format = kernel->kv;
+    draw_common(c, desc);
     desc->kv.dtype = format;
     const bool bytes = format && weft_dtype_block_bytes(format) == 1;
     desc->kv.head_dim = draw_dim(c, 256, bytes ? 16 : 8);
@@ -186,7 +193,6 @@ void weft__problem_draw_shape(struct check_case *c, struct problem *p)
         desc->kv.scaling = draw_scaling(c, format);
         desc->kv.v_scaling = draw_scaling(c, format);
     }
-    const struct weft__attention_kernel *kernel = (const void *)c->kernel;
     if (kernel->q)
         desc->q_dtype = kernel->q;
     if (kernel->narrow_queries && !one_in(c, 4)) {

@@ -4,6 +4,7 @@
 #define WEFT_KERNELS_LINEAR_FEW_EXACT_CUH
 
 #include "src/kernels/linear/linear_stream.cuh"
+#include "src/kernels/linear/linear_stream_norm.cuh"
 
 // X in shared memory: [row][columns of the block's tiles], zeros past cols.
 DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args *args)

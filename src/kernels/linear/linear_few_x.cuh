@@ -5,6 +5,7 @@
 #define WEFT_KERNELS_LINEAR_FEW_X_CUH
 
 #include "src/kernels/linear/linear_stream.cuh"
+#include "src/kernels/linear/linear_stream_norm.cuh"
 
 // X in shared memory: bytes [row][pair][64], then [row][pair][16] of scales and sums, an odd number of pairs
 // a row, which keeps the lanes of a warp in different banks.

@@ -85,6 +85,7 @@ DEVICE void tile_copy(const struct source *s, uint8_t *slot, int32_t lane)
 }
 
 #include "src/kernels/linear/linear_stream.cuh"
+#include "src/kernels/linear/linear_stream_norm.cuh"
 
 // Floats from row to row of X in shared memory; the 4 keep two rows in different banks.
 DEVICE int32_t x_stride(const struct stream *s)

@@ -5,6 +5,9 @@
 #ifndef WEFT_KERNELS_LINEAR_RUN_CUH
 #define WEFT_KERNELS_LINEAR_RUN_CUH
 
+#include "src/kernels/linear/linear_stream_deliver.cuh"
+#include "src/kernels/linear/linear_stream_norm.cuh"
+
 // Rows so long that X is read where it lies are summed in two steps: one sum over a row loses what is added
 // late.
 enum { TILES_PER_SUM = 16 };

@@ -2,20 +2,23 @@
 # SPDX-License-Identifier: MIT
 """Holds weft against PyTorch in texts a second: the shape of BERT-base, texts of 512 tokens, made-up weights, taking turns.
 
-    bench_encoder.py [--weft WEFT] [--formats bf16,f16,q8_0,f32] [--batch 1,4] [--rounds N] [--threads T]
+    encoder.py OUT.jsonl [--formats bf16,f16,q8_0,f32] [--batch 1,4] [--threads T] [--weft WEFT] [--rounds N]
 
-Prints a JSON line for each measurement, then medians. PyTorch runs transformers' BertModel with its scaled dot product
-attention in f32 and bf16, and takes the mean of the states; its process is a new one each time, as weft's is.
+PyTorch runs transformers' BertModel with its scaled dot product attention, in f32 where weft does and in bf16 otherwise, and
+takes the mean of the states; its process is a new one each time, as weft's is.
 """
 
 import argparse
+import importlib.metadata
 import json
-import statistics
 import subprocess
 import sys
 
+import turns
+
 TOKENS = 512
 SECONDS = 3
+OF_TORCH = {"f32", "bf16"}
 TORCH = """
 import json, sys, time
 import torch
@@ -54,23 +57,19 @@ def torch(args, dtype, batch):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--weft", default="build/release/weft")
-    parser.add_argument("--formats", default="bf16,f16,q8_0,f32")
+    parser.add_argument("out")
+    parser.add_argument("--formats", default="bf16,f32")
     parser.add_argument("--batch", default="1,4")
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    turns.options(parser)
     args = parser.parse_args()
-    turns = [(weft, "weft", dtype) for dtype in args.formats.split(",")]
-    turns[1:1] = [(torch, "torch", "bf16"), (torch, "torch", "f32")]
-    found = {}
+    turns.begin(args.out, args.weft, f"PyTorch {importlib.metadata.version('torch')}", args.machine, args.commit)
     for _ in range(args.rounds):
-        for measure, name, dtype in turns:
+        for dtype in args.formats.split(","):
             for batch in map(int, args.batch.split(",")):
-                value = round(measure(args, dtype, batch), 2)
-                found.setdefault((name, dtype, batch), []).append(value)
-                print(json.dumps({"program": name, "dtype": dtype, "batch": batch, "texts_per_second": value}), flush=True)
-    for (name, dtype, batch), values in found.items():
-        print(f"{name} {dtype}, {batch} texts: median {statistics.median(values):.2f} of {values}")
+                what = f"BERT-base in {dtype}, {batch} text{'s' * (batch > 1)} of {TOKENS} tokens"
+                figures = {"weft": weft(args, dtype, batch), "PyTorch": torch(args, dtype if dtype in OF_TORCH else "bf16", batch)}
+                turns.append(args.out, what, "texts/s", figures, 1.5)
 
 
 if __name__ == "__main__":

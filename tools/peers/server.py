@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Tokens per second and the time to the first token of servers that speak OpenAI's interface, with many clients at once.
 
-usage: bench_server.py [--clients 16] [--prompt 512] [--shared 400] [--tokens 64] [--rounds 1] NAME=PORT ...
+usage: server.py [--clients 16] [--prompt 512] [--shared 400] [--tokens 64] [--rounds 1] NAME=PORT ...
 
 Every client of a round asks at the same moment; prompts are lists of token ids that begin alike, other ones in each
 round. Servers take turns. One JSON object per round and server.
