@@ -189,7 +189,9 @@ DEVICE void weights_take(const float score[WEFT_M][KEYS / 8][4],
 DEVICE bool weights_guess(const struct worker *own, const struct state *state,
                           float score[WEFT_M][KEYS / 8][4], float sum[2])
 {
-    const float unit = SCORES_PREPARED ? 1.0f : own->unit;
+    const float unit = SCORES_PREPARED ? 1.0f
+                       : HEAD > 128    ? own->shared->unit
+                                       : own->unit; // registers
 #pragma unroll
     for (int32_t half = 0; half < 2; half++)
         sum[half] = half_weights(score[0], half, unit, WEIGHT_OFFSET - state->largest[0][half]);
