@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What blocks of attention hand on to one another in a batch's memory (attention_handed.cuh), with kernels that run on the emulator: after
 // every run all bits are set again, and results are those of places that a launch has just filled.
+#define _GNU_SOURCE
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,8 @@ enum {
     HEADS = 4,
     DIM = 64,
     PAGE_SIZE = 16,
-    PAGES = 64,
-    SEQS = 2,
+    PAGES = 96,
+    SEQS = 3, // at most
     BLOCKS = 2 * 132,
     ROOM = 16 << 20, // of workspace
 };
@@ -52,9 +53,10 @@ run(const weft_plan *plan, const weft_attention_args *args, const char *kernel)
     return (const void *)last->args;
 }
 
-static void case_places(void)
+// Runs one after the other, of `seqs` sequences of lens[]; in the first `shared` of them blocks share items.
+static void places_of(int32_t seqs, int32_t blocks, const int32_t lens[2][SEQS], int shared)
 {
-    static const int32_t cu[] = {0, 1, 2}, lens[2][SEQS] = {{300, 70}, {33, 500}};
+    static const int32_t cu[] = {0, 1, 2, 3};
     enum { ELEMS = PAGES * PAGE_SIZE * DIM, COUNT = SEQS * HEADS * DIM };
     weft_context *context = must_open();
     weft_plan *plan = NULL;
@@ -67,14 +69,14 @@ static void case_places(void)
         .kv = {.dtype = WEFT_F16, .num_kv_heads = 1, .head_dim = DIM, .page_size = PAGE_SIZE},
         .q_dtype = WEFT_F16,
         .num_q_heads = HEADS,
-        .max_seqs = SEQS,
-        .max_q_tokens = SEQS,
+        .max_seqs = seqs,
+        .max_q_tokens = seqs,
         .max_kv_len = 512};
     CHECK(weft_attention_plan(context, &desc, &plan) == WEFT_OK);
     CHECK(weft_plan_workspace_bytes(plan) <= ROOM);
     const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
-                                        .max_seqs = SEQS,
-                                        .max_q_tokens = SEQS,
+                                        .max_seqs = seqs,
+                                        .max_q_tokens = seqs,
                                         .max_kv_len = 512,
                                         .page_size = PAGE_SIZE,
                                         .plans = (const weft_plan *const *)&plan,
@@ -92,7 +94,7 @@ static void case_places(void)
         out[i] = device_memory(context, "", 1, COUNT * sizeof(float));
     for (int round = 0; round < 2; round++) {
         const weft_batch_args set = {.size = sizeof set,
-                                     .num_seqs = SEQS,
+                                     .num_seqs = seqs,
                                      .cu_q_lens = cu,
                                      .kv_lens = lens[round],
                                      .page_table = table,
@@ -101,15 +103,16 @@ static void case_places(void)
         weft_attention_args own = args, lists = args;
         own.batch = batch, own.out = out[0];
         CHECK(weft_batch_set(batch, &set) == WEFT_OK);
+        memset(args.workspace, 0, ROOM);
         const struct weft__attention_device_args *seen = run(plan, &own, "weft_attention_decode");
         const uint32_t *handed = (const void *)seen->handed, *places = args.workspace;
         bool taken = false; // blocks keep states of items that began before them
-        for (int64_t i = 0; i < (int64_t)BLOCKS * WEFT__ATTENTION_HANDED_FLOATS; i++) {
+        for (int64_t i = 0; i < (int64_t)blocks * WEFT__ATTENTION_HANDED_FLOATS; i++) {
             CHECK(handed[i] == UINT32_MAX);
             taken |= places[i] != 0;
         }
-        CHECK(taken);
-        lists.num_seqs = SEQS, lists.out = out[1];
+        CHECK(taken == (round < shared));
+        lists.num_seqs = seqs, lists.out = out[1];
         lists.cu_q_lens = device_memory(context, cu, sizeof cu, sizeof cu);
         lists.kv_lens = device_memory(context, lens[round], sizeof lens[round], 64);
         lists.page_table = device_memory(context, table, sizeof table, sizeof table);
@@ -121,6 +124,20 @@ static void case_places(void)
     weft_batch_destroy(batch);
     weft_plan_destroy(plan);
     weft_context_destroy(context);
+}
+
+static void case_places(void)
+{
+    static const int32_t lens[2][SEQS] = {{300, 70}, {33, 500}};
+    places_of(2, BLOCKS, lens, 2);
+}
+
+// Where there are blocks enough, and no item is much more than an equal share, blocks have items of their own.
+static void case_whole(void)
+{
+    static const int32_t lens[2][SEQS] = {{512, 16, 16}, {500, 400, 450}};
+    setenv("STANDIN_SMS", "2", 1);
+    places_of(3, 2 * 2, lens, 1);
 }
 
 // A sequence whose KV heads several clusters have: of 4 blocks each up to 4096 keys, of 2 above.
@@ -228,7 +245,8 @@ static void case_clusters(void)
     case_clusters_of(8, 12288, 2, merging, sizeof merging / sizeof *merging);
 }
 
-static const struct standin_case cases[] = {{"places", case_places}, {"clusters", case_clusters}};
+static const struct standin_case cases[] = {
+    {"places", case_places}, {"clusters", case_clusters}, {"whole", case_whole}};
 
 int main(void)
 {

@@ -182,9 +182,16 @@ DEVICE int32_t scan_total(const struct scan *scan)
     return __shfl_sync(0xffffffffu, scan->sum, WARP - 1);
 }
 
+// The same where every item counts for one.
+DEVICE void scan_whole(struct scan *scan, int32_t lane)
+{
+    scan->cost = scan->own.items;
+    scan->sum = scan_sum(scan->cost, lane);
+}
+
 // Where the work `begin` of the list lies, if among the scan's; `before` is the work ahead of them.
 DEVICE bool place_find(const struct weft__attention_device_args *args, struct place *at,
-                       int32_t begin, const struct scan *scan, int32_t before)
+                       int32_t begin, const struct scan *scan, int32_t before, bool whole = false)
 {
     uint32_t behind = __ballot_sync(0xffffffffu, before + scan->sum > begin);
     if (!behind)
@@ -192,7 +199,7 @@ DEVICE bool place_find(const struct weft__attention_device_args *args, struct pl
     int32_t lane = __ffs((int32_t)behind) - 1;
     int32_t skipped = begin - before - __shfl_sync(0xffffffffu, scan->sum - scan->cost, lane);
     at->seq = sequence_shuffle(&scan->own, lane);
-    const int32_t cost = item_cost(args, at->seq.tiles), item = skipped / cost;
+    const int32_t cost = whole ? 1 : item_cost(args, at->seq.tiles), item = skipped / cost;
     at->tile = skipped - item * cost;
     if (in_chunks(args))
         at->tile = min(at->tile * chunk_length(args, at->seq.tiles), at->seq.tiles);
@@ -201,6 +208,10 @@ DEVICE bool place_find(const struct weft__attention_device_args *args, struct pl
         (item - at->row_tile * args->heads_each) * args->heads_abreast + file_of_block(args);
     return true;
 }
+
+// Items of up to so many keys are whole where that makes blocks little less equal: what shares cost is an end of an item more for each block, and a
+// merge; NOTES.md.
+enum { WHOLE_KEYS = 2048 };
 
 // A share of the list: how much of it each is, where the block's ends.
 struct share {
@@ -213,7 +224,8 @@ DEVICE struct place place_begin(const struct weft__attention_device_args *args, 
 {
     const int32_t groups = max((args->num_seqs + WARP - 1) / WARP, 1);
     const int32_t blocks = (int32_t)gridDim.x / args->heads_abreast;
-    int32_t total = 0, before = 0, begin = 0;
+    int32_t total = 0, items = 0, longest = 0, before = 0, begin = 0;
+    bool whole = false;
     struct scan scan;
     struct place at;
     // All groups of sequences for the sum of their work, then from the first on again; where there is but one it is known.
@@ -222,11 +234,27 @@ DEVICE struct place place_begin(const struct weft__attention_device_args *args, 
         const bool sums = i < groups;
         if (sums || groups > 1)
             scan = scan_of(args, sums ? i : i - groups, lane);
+        if (!sums && whole)
+            scan_whole(&scan, lane);
         if (sums) {
             total += scan_total(&scan);
+            items += warp_total(scan.own.items);
+            longest = max(longest,
+                          (int32_t)warp_most((uint32_t)(scan.own.items > 0 ? scan.own.tiles : 0)));
             if (i + 1 < groups)
                 continue;
             share->each = in_chunks(args) ? 1 : max((total + blocks - 1) / blocks, args->min_share);
+            if (!in_chunks(args) && longest * KEYS <= WHOLE_KEYS) {
+                const int32_t cost = longest + args->end_tiles,
+                              most = (items + blocks - 1) / blocks;
+                whole = items <= blocks && 2 * cost <= 3 * share->each;
+                if (!whole && cost * items == total && 8 * most * cost <= 9 * share->each)
+                    share->each = most * cost; // all items are alike: shares end where items do
+            }
+            if (whole) {
+                scan_whole(&scan, lane);
+                total = items, share->each = 1;
+            }
             begin = number_of_block(args) * share->each;
             at.left = begin >= total ? 0 : min(total - begin, share->each);
             share->end = begin + at.left;
@@ -235,12 +263,14 @@ DEVICE struct place place_begin(const struct weft__attention_device_args *args, 
             if (groups > 1)
                 continue;
         }
-        if (place_find(args, &at, begin, &scan, before))
+        if (place_find(args, &at, begin, &scan, before, whole))
             break;
         before += scan_total(&scan);
     }
     if (in_chunks(args)) {
         at.left = min(chunk_length(args, at.seq.tiles), at.seq.tiles - at.tile);
+    } else if (whole) {
+        at.left = at.seq.tiles;
     } else if (at.tile > at.seq.tiles) { // within an end: back to where it begins, and over it
         at.left += at.tile - at.seq.tiles, at.tile = at.seq.tiles;
     }

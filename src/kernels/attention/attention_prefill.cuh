@@ -182,11 +182,12 @@ DEVICE void tile_prepare(const struct weft__attention_device_args *args, const s
         }
 }
 
-// The largest scores of a tile: where one is more than SLACK ahead of what weights are measured against, that follows,
+// The largest scores of a tile: where one is more than `slack` ahead of what weights are measured against, that follows,
 // the sum too, and factor receives what acc is multiplied by. The same answer in every lane of a warp.
 DEVICE bool largest_follow(const struct weft__attention_device_args *args, int32_t warp,
                            int32_t lane, struct state *state,
-                           const float score[WEFT_M][KEYS / 8][4], float factor[WEFT_M][2])
+                           const float score[WEFT_M][KEYS / 8][4], float factor[WEFT_M][2],
+                           float slack = SLACK)
 {
     float most[WEFT_M][2];
     bool follows = false;
@@ -203,7 +204,7 @@ DEVICE bool largest_follow(const struct weft__attention_device_args *args, int32
             most[m][half] = fmaxf(of[0], of[1]);
             const float unit = unit_of(args, warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half);
             most[m][half] = warp_max(most[m][half], 4) * unit;
-            follows |= most[m][half] > state->largest[m][half] + SLACK;
+            follows |= most[m][half] > state->largest[m][half] + slack;
         }
     if (!__any_sync(0xffffffffu, follows))
         return false;
@@ -229,6 +230,22 @@ DEVICE void acc_follow(struct state *state, const float factor[WEFT_M][2])
                 state->acc[m][t][i] *= factor[m][i / 2];
 }
 
+// Scores of half the rows become weights exp2(unit score + from); their sum.
+DEVICE float half_weights(float score[KEYS / 8][4], int32_t half, float unit, float from)
+{
+    // of the tile: many equal numbers added one by one are off in one direction; two chains
+    float sum[2] = {0, 0};
+#pragma unroll
+    for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+        for (int32_t i = 0; i < 2; i++) {
+            float *const x = &score[t][2 * half + i];
+            *x = weight_exp2(fmaf(*x, unit, from));
+            sum[i] += *x;
+        }
+    return sum[0] + sum[1];
+}
+
 // Scores become weights exp2(score - largest).
 DEVICE void tile_weights(const struct weft__attention_device_args *args, int32_t warp, int32_t lane,
                          struct state *state, float score[WEFT_M][KEYS / 8][4])
@@ -241,17 +258,7 @@ DEVICE void tile_weights(const struct weft__attention_device_args *args, int32_t
             const float largest = state->largest[m][half];
             // a row that has seen nothing: weights of 0, not of NaN
             const float from = largest == NEGATIVE_INFINITY ? 0.0f : WEIGHT_OFFSET - largest;
-            // of the tile: many equal numbers added one by one are off in one direction; two chains
-            float sum[2] = {0, 0};
-#pragma unroll
-            for (int32_t t = 0; t < KEYS / 8; t++)
-#pragma unroll
-                for (int32_t i = 0; i < 2; i++) {
-                    float *const x = &score[m][t][2 * half + i];
-                    *x = weight_exp2(fmaf(*x, unit, from));
-                    sum[i] += *x;
-                }
-            state->sum[m][half] += sum[0] + sum[1];
+            state->sum[m][half] += half_weights(score[m], half, unit, from);
         }
 }
 

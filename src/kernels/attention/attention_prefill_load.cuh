@@ -29,6 +29,7 @@ struct shared {
     struct barriers barriers;
     struct item items[ITEMS];
     int32_t slices; // of an item
+    float unit;     // of scores (unit_of())
 };
 
 // Where the queries of a round lie, and the parity of the phase in which they are there.
@@ -195,19 +196,32 @@ DEVICE void tile_ask(const struct loader *own, const struct item *item,
 
 // --- tiles in boxes -------------------------------------------------------------------------------
 
-// A tile of which all keys are seen comes in boxes of BOX_ROWS rows and 64 columns, if the cache lies as maps can say: lane b of one warp
-// asks for box b, the halves of a row side by side. What cp.async takes 500 instructions of every scheduler for is 20 then.
+// A tile of which all keys are seen comes in boxes of BOX_ROWS rows and 64 columns, if the cache lies as maps can say, the halves of a row side
+// by side. What cp.async takes 500 instructions of every scheduler for is 20 then. Lane b of one warp asks for box b; where there are many, for
+// a warp asks for one after the other, lane b of warp w for box w + b BOX_WARPS.
 enum {
     BOX_ROWS = WEFT_BOX_ROWS, // 0: there are none
     ACROSS = HEAD / 64,
     BOXES = BOX_ROWS ? KEYS / (BOX_ROWS ? BOX_ROWS : 1) * ACROSS : 0,
+    BOX_WARPS = BOXES > 4 ? FINDER : 1,
 };
 static_assert(BOXES <= WARP, "a box a lane");
+
+// The lane's box of a tile, and how many its warp asks for, where there are many.
+DEVICE int32_t box_of_many(const struct loader *own)
+{
+    return own->warp + own->lane * BOX_WARPS;
+}
+
+DEVICE int32_t boxes_of_many(const struct loader *own)
+{
+    return own->warp < BOX_WARPS ? (BOXES - own->warp + BOX_WARPS - 1) / BOX_WARPS : 0;
+}
 
 // The first row of the lane's box.
 DEVICE int32_t box_row(const struct loader *own)
 {
-    return own->lane / ACROSS * BOX_ROWS;
+    return (BOX_WARPS > 1 ? box_of_many(own) : own->lane) / ACROSS * BOX_ROWS;
 }
 
 DEVICE bool in_boxes(const struct weft__attention_device_args *args, const struct item *item,
@@ -221,6 +235,10 @@ DEVICE int32_t box_page_of(const struct weft__attention_device_args *args, const
                            const struct item *item, int32_t key0)
 {
     const int32_t key = key0 + box_row(own);
+    if (BOX_WARPS > 1)
+        return in_boxes(args, item, key0) && own->lane < boxes_of_many(own)
+                   ? item->pages[key / PAGE]
+                   : 0;
     return in_boxes(args, item, key0) && own->warp == 0 && own->lane < BOXES
                ? item->pages[key / PAGE]
                : 0;
@@ -239,6 +257,22 @@ DEVICE void boxes_ask(const struct weft__attention_device_args *args, const stru
     if (own->warp > 0 || own->lane >= BOXES)
         return;
     const int32_t half = own->lane % ACROSS, row = box_row(own);
+    copy_box_of_pile(to + half * KEYS * 128 + row * 128, map, half * 64, (key0 + row) % PAGE,
+                     kv_head, page, barrier);
+}
+
+DEVICE void many_boxes_ask(const struct loader *own, int32_t kv_head, const unsigned char *map,
+                           int32_t page, int32_t key0, uint32_t to, uint32_t barrier)
+{
+    const int32_t count = boxes_of_many(own);
+    if (own->lane == 0 && count > 0)
+        barrier_expect(barrier, (uint32_t)(count * BOX_ROWS * 128));
+    else if (own->lane == 0)
+        barrier_arrive(barrier);
+    __syncwarp();
+    if (own->lane >= count)
+        return;
+    const int32_t half = box_of_many(own) % ACROSS, row = box_row(own);
     copy_box_of_pile(to + half * KEYS * 128 + row * 128, map, half * 64, (key0 + row) % PAGE,
                      kv_head, page, barrier);
 }
@@ -306,9 +340,14 @@ DEVICE void item_load(const struct weft__attention_device_args *args, struct loa
         const bool present = is_keys || i == last;
         loader_wait(own, barrier_of(b->tile_empty, ring + at.index), at.parity);
         if (in_boxes(args, item, key0)) {
-            boxes_ask(args, own, item->rows.kv_head, is_keys ? args->k_map : args->v_map,
-                      present ? box : box_before, key0, to,
-                      barrier_of(b->tile_full, ring + at.index));
+            const unsigned char *map = is_keys ? args->k_map : args->v_map;
+            const uint32_t barrier = barrier_of(b->tile_full, ring + at.index);
+            if (BOX_WARPS > 1)
+                many_boxes_ask(own, item->rows.kv_head, map, present ? box : box_before, key0, to,
+                               barrier);
+            else
+                boxes_ask(args, own, item->rows.kv_head, map, present ? box : box_before, key0, to,
+                          barrier);
         } else {
             tile_ask(own, item, plane, present ? page : before, key0, to);
             loader_asked(own, barrier_of(b->tile_full, ring + at.index));

@@ -76,6 +76,9 @@ DEVICE float *shared_factors()
 
 // --- the warpgroups that multiply -----------------------------------------------------------------
 
+// The most that a lane's weights of a row and tile are in all where none is more than 2^SLACK times that of the largest score known.
+enum { WEIGHTS_MOST = 1 << (WEIGHT_OFFSET + SLACK) };
+
 #define WGMMA_NAME_(KIND, TYPE, N) wgmma_##KIND##_##TYPE##_##N
 #define WGMMA_NAME(KIND, TYPE, N)  WGMMA_NAME_(KIND, TYPE, N)
 #if WEFT_KV_DTYPE == 2
@@ -92,6 +95,8 @@ struct worker {
     int32_t group, warp, lane;
     int32_t round;
     struct stage keys, values;
+    float
+        unit; // unit_of(), in a register of the lane: an argument would be moved to a uniform one between two products
 };
 
 // Warpgroups take turns with the tensor cores: what one has asked for runs while the others make weights.
@@ -161,17 +166,14 @@ DEVICE void values_ask(const struct worker *own, const uint32_t weight[KEYS / 16
     wgmma_group_end();
 }
 
-// Scores of a tile to weights, in place; true if acc is to be multiplied by factor.
-DEVICE bool weights_make(const struct weft__attention_device_args *args, const struct item *item,
-                         const struct worker *own, int32_t key0, struct state *state,
-                         float score[WEFT_M][KEYS / 8][4], float factor[WEFT_M][2])
+// Scores of a tile become those that weights are made of: what rows do not see is minus infinity.
+DEVICE void scores_see(const struct weft__attention_device_args *args, const struct item *item,
+                       const struct worker *own, int32_t key0, float score[WEFT_M][KEYS / 8][4])
 {
+    const struct keys by_all = item->by_all[own->warp];
     tile_prepare(args, item, key0, own->warp, own->lane, score);
-    if (key0 < item->by_all[own->warp].begin || key0 + KEYS > item->by_all[own->warp].end)
+    if (key0 < by_all.begin || key0 + KEYS > by_all.end)
         tile_mask(args, item, key0, own->warp, own->lane, score);
-    const bool follows = largest_follow(args, own->warp, own->lane, state, score, factor);
-    tile_weights(args, own->warp, own->lane, state, score);
-    return follows;
 }
 
 DEVICE void weights_take(const float score[WEFT_M][KEYS / 8][4],
@@ -180,6 +182,81 @@ DEVICE void weights_take(const float score[WEFT_M][KEYS / 8][4],
 #pragma unroll
     for (int32_t t = 0; t < KEYS / 16; t++)
         weights_narrow(score[0], 2 * t, weight[t]);
+}
+
+// Scores of a tile to weights, in place, measured against what is known before it: no largest score of the tile is looked for, so exponentials
+// begin with the first score. False for a row whose weights may be too large for that, or that has seen nothing.
+DEVICE bool weights_guess(const struct worker *own, const struct state *state,
+                          float score[WEFT_M][KEYS / 8][4], float sum[2])
+{
+    const float unit = SCORES_PREPARED ? 1.0f
+                       : HEAD > 128    ? own->shared->unit
+                                       : own->unit; // registers
+#pragma unroll
+    for (int32_t half = 0; half < 2; half++)
+        sum[half] = half_weights(score[0], half, unit, WEIGHT_OFFSET - state->largest[0][half]);
+    return sum[0] <= WEIGHTS_MOST && sum[1] <= WEIGHTS_MOST; // not if NaN
+}
+
+// The scores of a tile once more, by the warp for its own rows: weights stand where they were.
+DEVICE void scores_again(const struct worker *own, float score[WEFT_M][KEYS / 8][4])
+{
+    const int32_t lane = own->lane, row = own->warp % 4 * 16 + lane % 16;
+    const int32_t key = lane % 8 + lane / 16 * 8;
+    const uint32_t q = shared_base() + queries_place(own->round) * QUERY_BYTES +
+                       own->group * 64 * HEAD * 2 + row * 128;
+    const uint32_t k = tile_at(own->keys.index) + key * 128;
+#pragma unroll
+    for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++)
+            score[0][t][i] = 0;
+#pragma unroll 1
+    for (int32_t i = 0; i < DIM / 16; i++) {
+        uint32_t a[4], b[4];
+        load_matrix_4(a, q + i / 4 * 64 * 128 + (i % 4 * 2 + lane / 16 ^ row % 8) * 16);
+        const uint32_t at = k + i / 4 * KEYS * 128 + (i % 4 * 2 + lane / 8 % 2 ^ key % 8) * 16;
+#pragma unroll
+        for (int32_t t = 0; t < KEYS / 8; t += 2) {
+            load_matrix_4(b, at + t * 8 * 128);
+            mma_narrow<KEY_DTYPE>(score[0][t], a, b[0], b[1]);
+            mma_narrow<KEY_DTYPE>(score[0][t + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+// What weights of an item's first tile are measured against: the largest of its first and last keys.
+DEVICE void largest_begin(const struct weft__attention_device_args *args, const struct worker *own,
+                          struct state *state, const float score[WEFT_M][KEYS / 8][4])
+{
+#pragma unroll
+    for (int32_t half = 0; half < 2; half++) {
+        const float *const first = &score[0][0][2 * half], *const last =
+                                                               &score[0][KEYS / 8 - 1][2 * half];
+        const float most = fmaxf(fmaxf(first[0], first[1]), fmaxf(last[0], last[1]));
+        state->largest[0][half] =
+            warp_max(most, 4) * unit_of(args, own->warp * WARP_ROWS + own->lane / 4 + 8 * half);
+    }
+}
+
+// Scores of a tile to weights, in place, and those of an item's first tile; true if acc is to be multiplied by factor.
+DEVICE bool weights_make(const struct weft__attention_device_args *args, const struct item *item,
+                         const struct worker *own, int32_t key0, bool first, struct state *state,
+                         float score[WEFT_M][KEYS / 8][4], float factor[WEFT_M][2])
+{
+    float sum[2];
+    scores_see(args, item, own, key0, score);
+    if (first)
+        largest_begin(args, own, state, score);
+    if (__all_sync(0xffffffffu, weights_guess(own, state, score, sum))) {
+        state->sum[0][0] += sum[0], state->sum[0][1] += sum[1];
+        return false;
+    }
+    scores_again(own, score);
+    scores_see(args, item, own, key0, score);
+    const bool follows = largest_follow(args, own->warp, own->lane, state, score, factor, 0);
+    tile_weights(args, own->warp, own->lane, state, score);
+    return follows;
 }
 
 // The scores of the next tile beside the values of the one before it, whose products `weight` waits for.
@@ -194,8 +271,8 @@ DEVICE void tile_work(const struct weft__attention_device_args *args, const stru
     values_ask(own, weight, state);
     turn_give(own);
     WGMMA_WAIT(1);
+    const bool follows = weights_make(args, item, own, key0, false, state, score, factor);
     tile_leave(own, 0, &own->keys);
-    const bool follows = weights_make(args, item, own, key0, state, score, factor);
     // A loop between the weights and the wait for the values: the assembler would wait first.
     if (key0 + KEYS < item->end_key)
         tile_wait(own, 0, &own->keys);
@@ -223,12 +300,6 @@ DEVICE void first_ask(const struct worker *own, float score[WEFT_M][KEYS / 8][4]
     turn_give(own);
 }
 
-DEVICE void first_wait(struct worker *own)
-{
-    WGMMA_WAIT(0);
-    tile_leave(own, 0, &own->keys);
-}
-
 DEVICE void rows_close(const struct weft__attention_device_args *args, const struct item *item,
                        const struct worker *own, const struct state *state, struct closed row[2])
 {
@@ -244,9 +315,10 @@ DEVICE void item_work(const struct weft__attention_device_args *args, const stru
 {
     const int32_t begin = item->begin, end = item->end_key;
     uint32_t weight[KEYS / 16][WEFT_PARTS][4];
-    float factor[WEFT_M][2];
+    float factor[WEFT_M][2]; // of sums and results so far, which are 0
     state_begin(state);
-    weights_make(args, item, own, begin, state, score, factor);
+    weights_make(args, item, own, begin, true, state, score, factor);
+    tile_leave(own, 0, &own->keys);
     weights_take(score, weight);
     if (begin + KEYS < end)
         tile_wait(own, 0, &own->keys);
@@ -282,7 +354,7 @@ DEVICE void items_work(const struct weft__attention_device_args *args, struct wo
         float score[WEFT_M][KEYS / 8][4];
         struct state state;
         first_ask(own, score);
-        first_wait(own);
+        WGMMA_WAIT(0);
         item_work(args, item, own, &state, score, NULL);
         rows_finish(args, item, &state, own->warp, own->lane);
     }
@@ -297,7 +369,7 @@ DEVICE void items_work_ahead(const struct weft__attention_device_args *args, str
     if (item->rows.count == 0)
         return;
     first_ask(own, score);
-    first_wait(own);
+    WGMMA_WAIT(0);
     for (;;) {
         struct closed row[2];
         item_work(args, item, own, &state, score, row);
@@ -319,7 +391,7 @@ DEVICE void items_work_ahead(const struct weft__attention_device_args *args, str
         }
         first_ask(own, score);
         rows_store(args, &state, row, again, own->lane);
-        first_wait(own);
+        WGMMA_WAIT(0);
     }
 }
 
@@ -331,7 +403,8 @@ DEVICE void work(const struct weft__attention_device_args *args, struct shared *
                          (int32_t)threadIdx.x % WARP,
                          0,
                          {0, 0},
-                         {0, 0}};
+                         {0, 0},
+                         shared->unit};
     if (own.group == GROUPS - 1)
         turn_give(&own); // the first begins
     if (AHEAD)
@@ -344,8 +417,10 @@ extern "C" __global__ void __launch_bounds__((WARPS + LOADERS) * WARP, 1)
     weft_attention_prefill_wgmma(const __grid_constant__ struct weft__attention_device_args args)
 {
     __shared__ struct shared shared;
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         barriers_begin(&shared.barriers);
+        shared.unit = fabsf(args.scale) * LOG2_E;
+    }
     let_next_start();
     __syncthreads();
     wait_for_previous();

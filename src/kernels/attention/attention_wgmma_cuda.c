@@ -20,8 +20,9 @@ enum {
     ROWS = 64 * GROUPS,
     LOADERS = 128, // threads that load
     STAGES = 2,
-    BOX_LEAST = 64, // rows
-    SET_SHARE = 2,  // of L2 holds what is read at a time
+    BOX_LEAST = 16,      // rows
+    WIDE_BOX_LEAST = 64, // of heads above 128: registers
+    SET_SHARE = 2,       // of L2 holds what is read at a time
 };
 
 bool weft__attention_wgmma_serves(const weft_attention_desc *desc)
@@ -40,7 +41,7 @@ static int32_t box_rows(const weft_attention_desc *desc, int32_t keys)
     int32_t rows = keys;
     while (desc->kv.page_size % rows != 0)
         rows /= 2;
-    return rows < BOX_LEAST ? 0 : rows;
+    return rows < (desc->kv.head_dim > 128 ? WIDE_BOX_LEAST : BOX_LEAST) ? 0 : rows;
 }
 
 // 64s of keys, with their values, that a share of L2 holds.
