@@ -156,6 +156,8 @@ PK = ("weft-check --variant linear_q4_k_q8_packed_avx512vnni --cases 20", "weft-
       "engine_demo")
 fault("packed-minimum-of-next", "src/kernels/linear/linear_packed_groups_avx512.h", "entry(head->entry[8 + g])", "entry(head->entry[8 + (g ^ 1)])",
       "packed q4_k takes its neighbour's minimum", *PK)
+fault("packed-chunk-goes-on", "src/kernels/linear/linear_packed_avx512vnni.c", "sum[j] = place == FIRST ? _mm512_setzero_ps() : acc[j];", "sum[j] = acc[j];",
+      "among many rows of X a chunk's sum begins with the last one's", *PK)
 fault("packed-minimum-of-first-half", "src/kernels/linear/linear_packed_groups_avx512.h", "entry(head->minimum[2 * g + i])", "entry(head->minimum[2 * g])",
       "packed q2_k takes the minimum of a group's first half for both", "weft-check --variant linear_q2_k_q8_packed_avx512vnni --cases 20")
 fault("packed-pairs-place", "src/kernels/linear/linear_packed_groups_avx512.h", "moved(pairs[i / 4], 4 - 2 * (i % 4))", "moved(pairs[i / 4], 4 - 2 * (i % 3))",
