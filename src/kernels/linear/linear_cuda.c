@@ -332,10 +332,11 @@ static int32_t add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *
     const int32_t before = choice->num_kernels;
     const bool plain = set->matter.block_elems == 1, follows = desc->gate || rounds_y(desc);
     struct weft__linear_slice_wish wish = {
-        .matrix = {desc->parts[set->parts[0]].weight_dtype,
-                   plain ? (int32_t)numbers_dtype(launch) : WEFT__LINEAR_GEMM_ROUNDED,
-                   (int32_t)(follows ? WEFT_F32 : desc->y_dtype), set->scale_dtype,
-                   set->matter.block_bytes},
+        .matrix = {.format = desc->parts[set->parts[0]].weight_dtype,
+                   .x_dtype = plain ? (int32_t)numbers_dtype(launch) : WEFT__LINEAR_GEMM_ROUNDED,
+                   .y_dtype = (int32_t)(follows ? WEFT_F32 : desc->y_dtype),
+                   .scale_dtype = set->scale_dtype,
+                   .block_bytes = set->matter.block_bytes},
         .follows = follows};
     for (int32_t i = 0; i < set->num_parts; i++) {
         const int64_t rows = desc->parts[set->parts[i]].rows;
