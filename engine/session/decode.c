@@ -7,13 +7,12 @@ static bool check(const engine_worker *worker, const engine_draw *draws, int32_t
 {
     const engine_options *options = &worker->settings.options;
     int32_t vocab = worker->model->config.vocab;
-    if (count < 1 || count > options->max_sessions)
-        return engine_fail(err, "%d sessions at once, but the model was opened for %d", count,
-                           options->max_sessions);
+    if (!session_admits(worker, count, 1, err))
+        return false;
     for (int32_t i = 0; i < count; i++) {
         const engine_session *session = draws[i].session;
-        if (session->worker != worker)
-            return engine_fail(err, "a session belongs to another worker");
+        if (!session_is_of(session, worker, err))
+            return false;
         for (int32_t n = 0; n < i; n++)
             if (draws[n].session == session)
                 return engine_fail(err, "a session occurs twice in one decoding");

@@ -10,8 +10,8 @@ static bool check_feed(const engine_worker *worker, const engine_feed *feeds, in
     const engine_feed *feed = &feeds[n];
     const engine_session *session = feed->session;
     int32_t context = worker->settings.options.context_tokens, vocab = worker->model->config.vocab;
-    if (session->worker != worker)
-        return engine_fail(err, "a session belongs to another worker");
+    if (!session_is_of(session, worker, err))
+        return false;
     for (int32_t i = 0; i < n; i++)
         if (feeds[i].session == session)
             return engine_fail(err, "a session occurs twice in one evaluation");
@@ -297,9 +297,8 @@ static bool pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool 
 {
     filling f = {worker, model_program_inputs(worker->program), &worker->outputs, 0, 0, states,
                  false};
-    if (count < 0 || count > worker->settings.options.max_sessions)
-        return engine_fail(err, "%d sessions at once, but the model was opened for %d", count,
-                           worker->settings.options.max_sessions);
+    if (!session_admits(worker, count, 0, err))
+        return false;
     for (int32_t n = 0; n < count; n++)
         if (!check_feed(worker, feeds, n, err))
             return false;

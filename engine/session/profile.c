@@ -5,19 +5,18 @@
 
 static bool check(engine_session *const *sessions, int32_t count, int32_t rounds, engine_error *err)
 {
+    if (count < 1 || rounds < 1)
+        return engine_fail(err, "a profile needs at least one session and one round");
     const engine_worker *worker = sessions[0]->worker;
-    const engine_options *options = &worker->settings.options;
-    if (!session_generates(worker, err))
+    if (!session_generates(worker, err) || !session_admits(worker, count, 1, err))
         return false;
-    if (rounds < 1)
-        return engine_fail(err, "a profile needs at least one round");
-    if (count > options->max_sessions)
-        return engine_fail(err, "%d sessions at once, but the model was opened for %d", count,
-                           options->max_sessions);
     for (int32_t i = 0; i < count; i++) {
-        if (sessions[i]->worker != worker)
-            return engine_fail(err, "a session belongs to another worker");
-        if (sessions[i]->length + 1 > options->context_tokens)
+        if (!session_is_of(sessions[i], worker, err))
+            return false;
+        for (int32_t n = 0; n < i; n++)
+            if (sessions[n] == sessions[i])
+                return engine_fail(err, "a session occurs twice in one profile");
+        if (sessions[i]->length + 1 > worker->settings.options.context_tokens)
             return engine_fail(err, "the context is full: a profile decodes one token more");
     }
     return true;

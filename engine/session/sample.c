@@ -103,12 +103,11 @@ static bool sample_rows(engine_worker *worker, engine_draw *draws, int32_t count
 bool engine_sample_all(engine_worker *worker, engine_draw *draws, int32_t count, engine_error *err)
 {
     size_t vocab = (size_t)worker->model->config.vocab;
-    if (count < 0 || count > worker->settings.options.max_sessions)
-        return engine_fail(err, "%d tokens at once, but the model was opened for %d sessions",
-                           count, worker->settings.options.max_sessions);
+    if (!session_admits(worker, count, 0, err))
+        return false;
     for (int32_t i = 0; i < count; i++) {
-        if (draws[i].session->worker != worker)
-            return engine_fail(err, "a session belongs to another worker");
+        if (!session_is_of(draws[i].session, worker, err))
+            return false;
         if (!draws[i].session->logits)
             return engine_fail(err, "there is nothing to sample from: evaluate a token first");
     }

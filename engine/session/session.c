@@ -90,6 +90,18 @@ bool session_generates(const engine_worker *worker, engine_error *err)
            engine_fail(err, "the model is an encoder: it gives embeddings (weft embed), not text");
 }
 
+bool session_admits(const engine_worker *worker, int32_t count, int32_t least, engine_error *err)
+{
+    const int32_t most = worker->settings.options.max_sessions;
+    return (count >= least && count <= most) ||
+           engine_fail(err, "%d sessions at once, but the model was opened for %d", count, most);
+}
+
+bool session_is_of(const engine_session *session, const engine_worker *worker, engine_error *err)
+{
+    return session->worker == worker || engine_fail(err, "a session belongs to another worker");
+}
+
 int32_t engine_session_length(const engine_session *session)
 {
     return session->length;

@@ -38,6 +38,12 @@ struct engine_session {
 // Refuses models that give no logits.
 bool session_generates(const engine_worker *worker, engine_error *err);
 
+// Refuses so many sessions at once: fewer than `least`, or more than the worker was opened for.
+bool session_admits(const engine_worker *worker, int32_t count, int32_t least, engine_error *err);
+
+// Refuses a session of another worker.
+bool session_is_of(const engine_session *session, const engine_worker *worker, engine_error *err);
+
 // Takes pages until the session can hold `length` tokens, and copies a shared page that the next token
 // would be written to. If there are too few, nothing is taken.
 bool session_reserve(engine_session *session, int32_t length, engine_error *err);

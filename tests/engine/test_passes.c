@@ -317,6 +317,41 @@ static void go_on(engine_worker *of, float *logits, int32_t *chosen)
         engine_session_close(sessions[i]);
 }
 
+#define assert_refused(call, words)                                                                \
+    do {                                                                                           \
+        engine_error err = {""};                                                                   \
+        assert_false(call);                                                                        \
+        if (!strstr(err.text, words))                                                              \
+            fail_msg("'%s' does not say '%s'", err.text, words);                                   \
+    } while (0)
+
+// Sessions of another worker, the same one twice, none, more than there may be: each call says so and does nothing.
+static void wrong_sessions_are_refused(void **state)
+{
+    (void)state;
+    engine_session *own = engine_session_open(worker, NULL),
+                   *other = engine_session_open(apart, NULL);
+    engine_session *both[2] = {own, other}, *twice[SESSIONS + 1];
+    engine_feed feeds[2] = {{.session = own, .ids = tokens, .count = 4},
+                            {.session = other, .ids = tokens, .count = 4}};
+    bool more = false;
+    eval(own, tokens, 4);
+    for (int32_t i = 0; i <= SESSIONS; i++)
+        twice[i] = own;
+    assert_refused(engine_pass(worker, feeds, 2, &more, &err), "another worker");
+    assert_refused(engine_profile_take(both, 2, 1, &err), "another worker");
+    assert_refused(engine_profile_take(twice, 2, 1, &err), "twice");
+    assert_refused(engine_profile_take(twice, SESSIONS + 1, 1, &err), "opened for 4");
+    assert_refused(engine_profile_take(twice, 0, 1, &err), "at least one session");
+    assert_refused(engine_profile_take(twice, 1, 0, &err), "one round");
+    assert_int_equal(engine_session_length(own), 4);
+    engine_profile *profile = engine_profile_take(twice, 1, 1, NULL);
+    assert_non_null(profile);
+    free(profile);
+    engine_session_close(own);
+    engine_session_close(other);
+}
+
 static void shared_prefixes_are_read_once(void **state)
 {
     (void)state;
@@ -349,6 +384,7 @@ int main(void)
         cmocka_unit_test(equal_prefixes_share_pages),
         cmocka_unit_test(a_full_pool_is_refused),
         cmocka_unit_test(samples_many_rows_as_one_by_one),
+        cmocka_unit_test(wrong_sessions_are_refused),
         cmocka_unit_test(shared_prefixes_are_read_once),
     };
     return cmocka_run_group_tests_name("passes", tests, write_model, remove_model);
