@@ -9,8 +9,8 @@ static const unsigned char *weights_of(const weft_experts_part_args *args,
 {
     if (!args->packed)
         return (const unsigned char *)args->weight + e * args->expert_stride_bytes;
-    const int64_t panel = weft__packed_panel_bytes(weft__packed_shape(part->weight_dtype), cols);
-    return (const unsigned char *)args->packed + e * (part->rows / WEFT__PACKED_ROWS) * panel;
+    return (const unsigned char *)args->packed +
+           e * weft__packed_offset(part->weight_dtype, cols, part->rows);
 }
 
 // Row r of a part of expert e, NULL for no expert.
@@ -24,11 +24,9 @@ static const unsigned char *row_at(const struct weft__experts_work *work, int32_
     const weft_experts_part_args *args = &work->args->parts[p];
     if (e < 0)
         return NULL;
-    const int64_t bytes =
-        args->packed ? weft__packed_panel_bytes(weft__packed_shape(part->weight_dtype), cols) *
-                           (r / WEFT__PACKED_ROWS)
-                     : args->weight_stride_bytes * r;
-    return weights_of(args, part, cols, e) + bytes;
+    return weights_of(args, part, cols, e) + (args->packed
+                                                  ? weft__packed_offset(part->weight_dtype, cols, r)
+                                                  : r * args->weight_stride_bytes);
 }
 
 // A call of a linear kernel for one part of expert e, without rows of X.

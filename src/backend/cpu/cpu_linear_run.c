@@ -75,10 +75,8 @@ static const unsigned char *row_at(const struct weft__cpu_linear_work *work, int
     const struct weft__linear_call *call = &work->calls[p];
     if (r >= call->rows)
         return NULL;
-    if (!work->kernels[p]->pack)
-        return call->weight + r * call->weight_stride_bytes;
-    return call->weight + r / WEFT__PACKED_ROWS *
-                              weft__packed_panel_bytes(weft__packed_shape(call->dtype), call->cols);
+    return call->weight + (work->kernels[p]->pack ? weft__packed_offset(call->dtype, call->cols, r)
+                                                  : r * call->weight_stride_bytes);
 }
 
 // A block of results, and what follows them. Parts that go together take turns, block by block.

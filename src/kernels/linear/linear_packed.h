@@ -80,4 +80,10 @@ static inline int64_t weft__packed_panel_bytes(struct weft__packed_shape shape, 
            (shape.head_bytes + shape.cols / WEFT__PACKED_GROUP * (int64_t)shape.group_bytes);
 }
 
+// Where the panel of row `row` lies, the first of 16, in bytes from the first panel.
+static inline int64_t weft__packed_offset(weft_dtype dtype, int64_t cols, int64_t row)
+{
+    return row / WEFT__PACKED_ROWS * weft__packed_panel_bytes(weft__packed_shape(dtype), cols);
+}
+
 #endif
