@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What only long contexts and large pools show, on the device that WEFT_TEST_DEVICE names (cpu, cuda): scores
-// that rise or fall by
-// 60 over 65536 and 131072 keys against softmax in double, and a pool of more than 2^31 elements.
+// that rise or fall by 60 over 65536 and 131072 keys against softmax in double, and a pool of more than 2^31
+// elements.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Packed weights of the CPU: panels of 16 rows in which a lane of a register is a row of W, so that nothing is
-// shuffled, nothing is summed across lanes and memory is one stream. A panel is a list of chunks, a chunk the same 128
-// columns (q4_0 and q8_0), 64 (other blocks of 32: rows of gpt-oss have 2880 columns, and what files have
-// instead of k-quants
-// 576 or 896) or 256 (blocks of 256) of its 16 rows:
+// shuffled, nothing is summed across lanes and memory is one stream. A panel is a list of chunks, a chunk the
+// same 128 columns (q4_0 and q8_0), 64 (other blocks of 32: rows of gpt-oss have 2880 columns, and what files
+// have instead of k-quants 576 or 896) or 256 (blocks of 256) of its 16 rows:
 //
 //      head    scales, each of 16 rows beside one another
 //      group   of 32 columns, as often as there are in a chunk
