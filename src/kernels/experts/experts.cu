@@ -2,9 +2,9 @@
 // One matrix of all experts times the rows of the choices that went to them, W as a file has it: a warp a row of W
 // and a few places of one expert (linear_rows.cuh), so that the weights of an expert that nobody chose are not read.
 //
-// Function constants besides those of linear_rows.cuh: FUNCTION (as WEFT_GATE of linear_stream.cuh), ALONE (the function is of this
-// product alone), WEIGHS (x is
-// multiplied by its choice's weight), ADAPTS (something may be added to the products).
+// Function constants besides those of linear_rows.cuh: FUNCTION (as WEFT_GATE of linear_stream.cuh), ALONE (the
+// function is of this product alone), WEIGHS (x is multiplied by its choice's weight), ADAPTS (something may be
+// added to the products).
 #include "src/kernels/cuda/memory.cuh"
 #include "src/kernels/experts/experts_device.h"
 #include "src/kernels/experts/experts_finish.cuh"
