@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Eight rows of X as numbers, on their way into shared memory of the kernels of linear_sent.cuh: a warp takes 64 columns of all rows at a time, and
-// lane (n, c) has eight columns of each half of them in row n, from EIGHT_COLUMN(c, k) on four each, k = 0, 1. What becomes of them is said by
+// lane (n, c) has columns 8 c .. 8 c + 7 of each half of them in row n. What becomes of them is said by
 // eights_store(s, pair, x, finite), x[half][8], which all lanes of a warp call; finite: no number is infinite or NaN.
 #ifndef WEFT_KERNELS_LINEAR_EIGHTS_CUH
 #define WEFT_KERNELS_LINEAR_EIGHTS_CUH
@@ -36,7 +36,7 @@ DEVICE void eights_ask(const struct stream *s, const struct weft__linear_device_
     const int64_t at = x_row(s, n) * args->x_stride + first;
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
-        const int32_t col = k / 2 * 32 + EIGHT_COLUMN(s->lane % 4, k % 2);
+        const int32_t col = k / 2 * 32 + 8 * (s->lane % 4) + 4 * (k % 2);
         to->v[k] = to->w[k] = make_float4(0, 0, 0, 0);
         if (!WHOLE) {
             to->v[k] = first_elements<WEFT_X_DTYPE>(args->x, at + col, left - col);

@@ -23,8 +23,6 @@
 
 static_assert((WEFT_FORMAT == 2 || WEFT_FORMAT == 3) && WEFT_ALIGNED, "weights of 16 bits");
 
-#define EIGHT_COLUMN(c, k) (8 * (c) + 4 * (k))
-
 enum {
     PARTS = WEFT_FORMAT == 2 ? 2 : 3,
     PIECE_BYTES = WARP * 16,
