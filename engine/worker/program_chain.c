@@ -57,15 +57,21 @@ static void count_pass(model_program *program)
 typedef bool run_fn(model_program *program, int32_t seqs, engine_error *err);
 
 // Chooses a token for every sequence, into `ids`, and moves everything on to the next.
+// The sampler draws as a chain does; model_program_sample() points it to rows and draws of its caller.
+static void draw_for_links(model_program *program)
+{
+    weft_sample_args *args = &program->sample.steps[0].args.sample;
+    args->logits = program->logits;
+    args->params = args->next = program->draws;
+    args->tokens = program->ids;
+    args->logprobs = NULL;
+}
+
 static bool choose(model_program *program, int32_t seqs, engine_error *err)
 {
-    program_step *sample = &program->sample.steps[0];
-    sample->args.sample.logits = program->logits;
-    sample->args.sample.params = sample->args.sample.next = program->draws;
-    sample->args.sample.tokens = program->ids;
-    sample->args.sample.logprobs = NULL;
+    draw_for_links(program);
     program->counts.runs++;
-    return (program_run_step(sample, seqs) == WEFT_OK &&
+    return (program_run_step(&program->sample.steps[0], seqs) == WEFT_OK &&
             weft_batch_advance(program->batch, NULL) == WEFT_OK &&
             (!program->cascades.now ||
              weft_batch_advance(program->cascades.own, NULL) == WEFT_OK)) ||
@@ -163,6 +169,7 @@ bool program_run_link(model_program *program, int32_t seqs, engine_error *err)
 bool program_begin_links(model_program *program, int32_t seqs, engine_error *err)
 {
     size_t bytes = (size_t)seqs * sizeof *program->draws;
+    draw_for_links(program); // for whoever runs a link's steps one by one
     return program_upload(program, program->ids, program->inputs.ids, seqs, err) &&
            (weft_fill(program->context, program->draws, 0, bytes, NULL) == WEFT_OK ||
             failed(program, err)) &&

@@ -226,6 +226,7 @@ bool model_program_sample(model_program *program, const float *logits, int32_t r
     program_step *step = &program->sample.steps[0];
     step->args.sample.logits = logits;
     step->args.sample.params = params;
+    step->args.sample.next = NULL;
     step->args.sample.tokens = program->sampled;
     step->args.sample.logprobs = NULL;
     program->counts.runs++;
