@@ -11,7 +11,6 @@ takes the mean of the states; its process is a new one each time, as weft's is.
 import argparse
 import importlib.metadata
 import json
-import subprocess
 import sys
 
 import turns
@@ -40,19 +39,15 @@ print(json.dumps(batch / times[len(times) // 2]))
 """
 
 
-def output(command):
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True).stdout
-
-
 def weft(args, dtype, batch):
-    rows = output([args.weft, "bench", "model", "--shape", "bert-base", "--format", dtype, "--prompt", TOKENS, "--batch", batch,
+    rows = turns.rows_of_weft([args.weft, "bench", "model", "--shape", "bert-base", "--format", dtype, "--prompt", TOKENS, "--batch", batch,
                    "--seconds", SECONDS, "--working-set", 64, "--threads", args.threads, "--json"])  # fmt: skip
-    row = next(json.loads(line) for line in rows.splitlines() if '"prefill"' in line)
+    row = next(row for row in rows if row.get("phase") == "prefill")
     return row["tokens_per_second"] / TOKENS
 
 
 def torch(args, dtype, batch):
-    return json.loads(output([sys.executable, "-c", TORCH, dtype, batch, args.threads, TOKENS, SECONDS]))
+    return json.loads(turns.output([sys.executable, "-c", TORCH, dtype, batch, args.threads, TOKENS, SECONDS]))
 
 
 def main():

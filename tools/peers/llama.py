@@ -12,7 +12,6 @@ Files: `weft quantize --shape llama-3.2-1b 1b-q4_0.gguf --format q4_0`; a thing 
 import argparse
 import json
 import pathlib
-import subprocess
 
 import turns
 
@@ -21,14 +20,10 @@ WANTED = {"cpu": (1.2, 1.05), "cuda": (2, 2)}  # prompt, generation
 TESTS = {"prefill": lambda row: row["n_prompt"] and not row["n_gen"], "decode": lambda row: row["n_gen"]}
 
 
-def output(command):
-    return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True).stdout
-
-
 def weft(args, file):
     command = [args.weft, "bench", "model", "--model", file, "--device", args.device, "--prompt", args.prompt, "--depth", args.depth,
                "--generate", GENERATE[args.device], "--seconds", "0.1", "--working-set", "64", "--json"]  # fmt: skip
-    rows = [json.loads(line) for line in output(command + threads(args, "--threads")).splitlines() if line.startswith("{")]
+    rows = turns.rows_of_weft(command + threads(args, "--threads"))
     return {row["phase"]: row["tokens_per_second"] for row in rows}
 
 
@@ -58,14 +53,14 @@ def llama_bench(binary, *ways):
 def deep(binary, args):
     """Generation behind a context: ik_llama.cpp calls it -gp."""
     generate = GENERATE[args.device]
-    is_ik = "-gp" in subprocess.run([binary, "--help"], capture_output=True, text=True).stdout
+    is_ik = "-gp" in turns.output([binary, "--help"])
     if is_ik:
         return ["-p", 0, "-n", 0, "-gp", f"{args.depth},{generate}"]
     return ["-p", 0, "-n", generate, "-d", args.depth]
 
 
 def rows_of(command):
-    text = output(command)
+    text = turns.output(command)
     return json.loads(text[text.index("[") :])
 
 

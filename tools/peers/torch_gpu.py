@@ -10,9 +10,7 @@ they refuse them, keys and values repeated for each head (which is the easier pr
 """
 
 import argparse
-import json
 import statistics
-import subprocess
 
 import torch
 import torch.nn.functional as F
@@ -92,9 +90,8 @@ def tinygemm_us(rows, cols, batch):
 
 
 def weft_us(args, what, *options):
-    command = [args.weft, "bench", what, "--device", "cuda", "--seconds", "0.2", "--json", *map(str, options)]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return next(row["us_median"] for row in map(json.loads, text.splitlines()) if row.get("op") == what)
+    rows = turns.rows_of_weft([args.weft, "bench", what, "--device", "cuda", "--seconds", "0.2", "--json", *options])
+    return next(row["us_median"] for row in rows if row.get("op") == what)
 
 
 def reached(peers):

@@ -8,6 +8,7 @@ A file begins with {"machine", "date", "commit", "peers"}; then a line for each 
 import json
 import pathlib
 import statistics
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -31,6 +32,15 @@ def options(parser):
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--machine", help="what to call it; default: its processor")
     parser.add_argument("--commit", help="of which text weft is; default: of the checkout that it lies in")
+
+
+def output(command):
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=True).stdout
+
+
+def rows_of_weft(command):
+    """What a `weft bench ... --json` prints."""
+    return [json.loads(line) for line in output(command).splitlines() if line.startswith("{")]
 
 
 def append(path, what, unit, figures, wanted=None):
