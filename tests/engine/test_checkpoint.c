@@ -270,6 +270,18 @@ static void encoders_equal_transformers(void **state)
         check_encoder(encoders[i], checkpoint_golden_folder(encoders[i]));
 }
 
+// RoBERTa's folders differ from XLM-R's in what they call themselves, as far as the model goes.
+static void roberta_is_read(void **state)
+{
+    (void)state;
+    checkpoint_copy copy;
+    checkpoint_copy_open(&copy, "xlm_roberta");
+    checkpoint_copy_edit(&copy, "config.json", "\"model_type\": \"xlm-roberta\"",
+                         "\"model_type\": \"roberta\"    ");
+    check_encoder("xlm_roberta", copy.folder);
+    checkpoint_copy_close(&copy);
+}
+
 static void encoders_become_gguf_files(void **state)
 {
     (void)state;
@@ -439,6 +451,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rounded_activations_stay_near),
         cmocka_unit_test(tokenizer_equals_tokenizers),
         cmocka_unit_test(encoders_equal_transformers),
+        cmocka_unit_test(roberta_is_read),
         cmocka_unit_test(encoders_become_gguf_files),
         cmocka_unit_test(idle_biases_are_left_out),
         cmocka_unit_test(scales_are_counted),
