@@ -191,6 +191,59 @@ static void the_cascade_call(void **state)
     free(workspace);
 }
 
+static void what_a_cascade_refuses(void **state)
+{
+    static struct cache cache;
+    const int32_t each[] = {0, 1, 2, 3}, prefix_cu[] = {0, SEQS}, prefix_len = PREFIX;
+    float out[SEQS * HEADS * DIM] = {0};
+    weft_attention_desc desc = with_sinks;
+    weft_cascade_desc wish = {.size = sizeof wish, .max_prefix_len = PREFIX, .attention = &desc};
+    weft_cascade *cascade;
+    fill(&cache);
+    const uint32_t flags[] = {WEFT_ATTENTION_APPEND, WEFT_ATTENTION_OUT_ROUNDED};
+    for (int i = 0; i < 2; i++) {
+        desc.flags = flags[i];
+        assert_refused(*state, weft_cascade_create(*state, &wish, &cascade), WEFT_EUNSUPPORTED,
+                       "neither appends nor rounds");
+    }
+    desc.flags = 0;
+    assert_int_equal(weft_cascade_create(*state, &wish, &cascade), WEFT_OK);
+    size_t bytes = weft_cascade_workspace_bytes(cascade);
+    void *workspace = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    const weft_attention_args good = {
+        .size = sizeof good,
+        .num_seqs = SEQS,
+        .q = cache.q,
+        .out = out,
+        .pool = {.k = {.data = cache.k}, .v = {.data = cache.v}, .num_pages = 32},
+        .cu_q_lens = each,
+        .kv_lens = (const int32_t[SEQS]){PREFIX, PREFIX, PREFIX},
+        .page_table = cache.table[0],
+        .page_table_stride = MOST_KEYS / PAGE,
+        .workspace = workspace,
+        .workspace_bytes = bytes};
+    weft_attention_args own = good;
+    const weft_cascade_args args = {.size = sizeof args,
+                                    .num_prefixes = 1,
+                                    .attention = &own,
+                                    .prefix_cu_q_lens = prefix_cu,
+                                    .prefix_lens = &prefix_len,
+                                    .prefix_page_table = cache.table[0]};
+    own.num_seqs = 1 << 30; // nobody looks so far behind cu_q_lens
+    assert_refused(*state, weft_cascade_run(cascade, &args), WEFT_EINVAL, "num_seqs=1073741824");
+    own.num_seqs = -1;
+    assert_refused(*state, weft_cascade_run(cascade, &args), WEFT_EINVAL, "num_seqs=-1");
+    own = good;
+    own.num_seqs_at = &each[1];
+    assert_refused(*state, weft_cascade_run(cascade, &args), WEFT_EUNSUPPORTED, "num_seqs");
+    for (int i = 0; i < SEQS * HEADS * DIM; i++)
+        assert_true(out[i] == 0);
+    own = good;
+    assert_int_equal(weft_cascade_run(cascade, &args), WEFT_OK);
+    weft_cascade_destroy(cascade);
+    free(workspace);
+}
+
 // Empty parts, a single part, everything empty.
 static void empty_parts(void **state)
 {
@@ -246,6 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shared_prefix),
         cmocka_unit_test(the_cascade_call),
+        cmocka_unit_test(what_a_cascade_refuses),
         cmocka_unit_test(empty_parts),
         cmocka_unit_test(refuses),
     };
