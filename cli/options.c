@@ -46,7 +46,7 @@ bool cli_float(const cli_command *self, const char *option, const char *text, fl
     char *end;
     float parsed = strtof(text, &end);
     if (end == text || *end || !isfinite(parsed) || parsed < low || parsed > high) {
-        cli_bad_usage(self, "%s must be a number from %g to %g, not '%s'", option, (double)low,
+        cli_bad_usage(self, "%s must be a number from %.9g to %.9g, not '%s'", option, (double)low,
                       (double)high, text);
         return false;
     }
@@ -158,8 +158,7 @@ static bool parse_device(const cli_command *self, const char *value, engine_opti
 
 static bool parse_cache_format(const cli_command *self, const char *value, weft_dtype *dtype)
 {
-    if (!cli_dtype(self, "--kv-dtype", value, dtype))
-        return false;
+    *dtype = weft_dtype_parse(value);
     const weft_kv_layout layout = {
         .dtype = *dtype, .num_kv_heads = 1, .head_dim = 32, .page_size = 1};
     if (weft_kv_page_bytes(&layout) > 0)

@@ -30,8 +30,8 @@ json_t *field_body(const char *body, size_t bytes, api_error *error)
     if (root)
         api_fail(error, 400, NULL, "the body must be a JSON object");
     else
-        api_fail(error, 400, NULL, "the body is not JSON: %.160s (line %d, column %d)", where.text,
-                 where.line, where.column);
+        api_fail(error, 400, NULL, "the body cannot be read as JSON: %.160s (line %d, column %d)",
+                 where.text, where.line, where.column);
     json_decref(root);
     return NULL;
 }
@@ -76,7 +76,8 @@ bool field_float(const json_t *object, const char *name, double low, double high
         return true;
     double number = json_number_value(field);
     if (!json_is_number(field) || !(number >= low && number <= high))
-        return api_fail(error, 400, name, "'%s' must be a number from %g to %g", name, low, high);
+        return api_fail(error, 400, name, "'%s' must be a number from %.9g to %.9g", name, low,
+                        high);
     *value = (float)number;
     return true;
 }

@@ -36,7 +36,7 @@ server_keys *server_keys_read(const char *path, engine_error *err)
     char line[2 * MAX_KEY_BYTES];
     bool fine = file && keys;
     if (!file)
-        engine_fail(err, "%s: %s", path, strerror(errno));
+        engine_fail(err, "%s: keys cannot be read: %s; check the path", path, strerror(errno));
     while (fine && fgets(line, sizeof line, file))
         fine = add(keys, line, path, err);
     if (fine && keys->count == 0)

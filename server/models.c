@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "server/models.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct server_models {
     const server_options *options;
@@ -300,6 +302,25 @@ static bool make_list(server_models *models, engine_error *err)
     return true;
 }
 
+// At the start, not when all that was evaluated has to go there.
+static bool check_folder(const char *folder, engine_error *err)
+{
+    struct stat about;
+    int error = 0;
+    if (!folder)
+        return true;
+    if (stat(folder, &about) != 0)
+        error = errno;
+    else if (!S_ISDIR(about.st_mode))
+        error = ENOTDIR;
+    else if (access(folder, W_OK | X_OK) != 0)
+        error = errno;
+    return !error || engine_fail(err,
+                                 "%s: prompts cannot be kept there: %s; make the folder, or choose "
+                                 "another (--cache-dir)",
+                                 folder, strerror(error));
+}
+
 server_models *models_open(const server_options *options, void (*wake)(void *connection),
                            engine_error *err)
 {
@@ -312,7 +333,8 @@ server_models *models_open(const server_options *options, void (*wake)(void *con
     models->wake = wake;
     pthread_mutex_init(&models->lock, NULL);
     pthread_cond_init(&models->news, NULL);
-    if (make_list(models, err) && load(models, &models->list[0], err)) {
+    if (check_folder(options->cache_folder, err) && make_list(models, err) &&
+        load(models, &models->list[0], err)) {
         models->list[0].state = SERVED_LOADED;
         models->has_loader = pthread_create(&models->loader, NULL, run, models) == 0;
         if (models->has_loader)

@@ -9,8 +9,9 @@ A document says where a table stands and which rows make it:
     <!-- end of table -->
 
 `rows`: what `weft bench --json` printed, each line with the command that gave it (scripts/bench makes such files); of rows
-measured several times the middle one is shown. `peers`: weft beside others, taking turns (tools/peers/). A file begins with an
-object that names the machine, the date and the commit. Everything outside these lines is left alone.
+measured several times the middle one is shown. `peers`: weft beside others, taking turns (tools/peers/); `medians`: the same in
+short, beside the best of them. A file begins with an object that names the machine, the date and the commit. Everything outside
+these lines is left alone.
 
 usage: benchmark_table.py [--check] DOCUMENT.md...
 """
@@ -22,7 +23,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "peers"))
 import turns  # noqa: E402
 
-BEGIN, END = re.compile(r"<!-- table: (rows|peers) (\S+) -->"), "<!-- end of table -->"
+BEGIN, END = re.compile(r"<!-- table: (rows|peers|medians) (\S+) -->"), "<!-- end of table -->"
 # Share of the nearer roof that a row is to reach; docs/benchmarks.md says so where one misses it.
 TARGETS = [
     ({"op": "linear", "format": {"q4_0", "q8_0", "f16", "bf16"}, "batch": {1}}, 0.85),
@@ -137,7 +138,7 @@ def with_tables(document, lines):
         if ended != END:
             sys.exit(f"benchmark_table: {document}:{number + 1} begins a table that no line '{END}' ends")
         kind, path = mark.groups()
-        made += ["", *{"rows": table, "peers": turns.table}[kind](*read_rows(path)), "", END]
+        made += ["", *{"rows": table, "peers": turns.table, "medians": turns.short_table}[kind](*read_rows(path)), "", END]
     return made
 
 

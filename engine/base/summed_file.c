@@ -8,10 +8,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "engine/base/alloc.h"
+
+bool summed_file_fits(const char *path)
+{
+    struct stat about;
+    if (stat(path, &about) != 0 || S_ISREG(about.st_mode))
+        return true;
+    errno = S_ISDIR(about.st_mode) ? EISDIR : EEXIST;
+    return false;
+}
 
 void summed_file_begin(summed_file *file, const char *path)
 {
@@ -21,32 +31,34 @@ void summed_file_begin(summed_file *file, const char *path)
     *file = (summed_file){.hash = XXH3_createState(),
                           .path = engine_copy_text(path, size),
                           .beside = engine_alloc(size + SUFFIX_BYTES, 1)};
-    file->failed =
-        !file->path || !file->beside || !file->hash || XXH3_64bits_reset(file->hash) != XXH_OK;
-    if (file->failed)
+    if (!file->path || !file->beside || !file->hash || XXH3_64bits_reset(file->hash) != XXH_OK) {
+        file->error = ENOMEM;
         return;
+    }
     snprintf(file->beside, size + SUFFIX_BYTES, "%s.%ld.%d", path, (long)getpid(),
              atomic_fetch_add(&number, 1));
-    file->file = fopen(file->beside, "wbx");
-    file->failed = !file->file;
+    file->file = summed_file_fits(path) ? fopen(file->beside, "wbx") : NULL;
+    file->error = file->file ? 0 : errno;
 }
 
 void summed_file_put(summed_file *file, const void *data, size_t bytes)
 {
-    file->failed = file->failed || XXH3_64bits_update(file->hash, data, bytes) != XXH_OK ||
-                   fwrite(data, 1, bytes, file->file) != bytes;
+    if (!file->error && (XXH3_64bits_update(file->hash, data, bytes) != XXH_OK ||
+                         fwrite(data, 1, bytes, file->file) != bytes))
+        file->error = errno ? errno : EIO;
 }
 
 bool summed_file_end(summed_file *file, bool keep)
 {
-    bool fine = keep && !file->failed;
+    bool fine = keep && !file->error;
+    errno = 0;
     if (fine) {
         uint64_t sum = XXH3_64bits_digest(file->hash);
         fine = fwrite(&sum, sizeof sum, 1, file->file) == 1;
     }
     if (file->file)
         fine = fclose(file->file) == 0 && fine && rename(file->beside, file->path) == 0;
-    const int error = errno;
+    const int error = file->error ? file->error : errno ? errno : EIO;
     if (file->file && !fine)
         remove(file->beside);
     XXH3_freeState(file->hash);

@@ -10,14 +10,17 @@
 typedef struct summed_file {
     void *file, *hash;
     char *path, *beside; // where it is written until it is whole: a name of this writer's own
-    bool failed;
+    int error;           // of the first failure, by errno; 0: none
 } summed_file;
+
+// May a file come to this path by rename? Not where a folder or a device is, which would be gone: errno says so.
+bool summed_file_fits(const char *path);
 
 // What is put after a failure goes nowhere; only the end says whether all went well. It is called in any case.
 void summed_file_begin(summed_file *file, const char *path);
 void summed_file_put(summed_file *file, const void *data, size_t bytes);
-bool summed_file_end(summed_file *file,
-                     bool keep); // not kept: it is as if it had not begun, false; errno says why
+// Not to be kept, or after a failure, which errno says then: it is as if it had not begun, false.
+bool summed_file_end(summed_file *file, bool keep);
 
 // The bytes of a file in front of its sum; 0: the sum is not theirs.
 size_t summed_file_check(const void *data, size_t bytes);

@@ -8,6 +8,7 @@
 
 #include "engine/base/alloc.h"
 #include "engine/base/checked.h"
+#include "engine/base/summed_file.h"
 
 enum { HEAD_BYTES = 24 };
 
@@ -52,7 +53,8 @@ gguf_output *gguf_output_open(const char *path, engine_error *err)
         return NULL;
     }
     snprintf(output->part_path, length + sizeof ".part", "%s.part", path);
-    output->stream = fopen(output->part_path, "wb");
+    if (summed_file_fits(path))
+        output->stream = fopen(output->part_path, "wb");
     if (output->stream)
         return output;
     fail_writing(output, errno, err);

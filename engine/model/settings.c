@@ -148,6 +148,12 @@ bool worker_settings_make(worker_settings *settings, const engine_options *wish,
     if (!share_values(settings, config, err) || !check_cache(&settings->kv, err))
         return false;
     settings->pages_per_session = (int32_t)pages_for(options->context_tokens);
+    if ((int64_t)settings->pages_per_session * options->max_sessions > INT32_MAX)
+        return engine_fail(
+            err,
+            "the page tables of %d sessions of %d tokens are too long: choose a smaller "
+            "context or fewer sessions",
+            options->max_sessions, options->context_tokens);
     int64_t pages = options->pool_tokens
                         ? pages_for(options->pool_tokens)
                         : (int64_t)settings->pages_per_session * options->max_sessions;

@@ -14,12 +14,13 @@ static bool clear_rows(const engine_worker *worker, const token_chain *chain, en
     return true;
 }
 
-// The token that a chain begins with is in the timeline on the device then.
+// The token that a chain begins with is in the timeline on the device then. It is shown anew if the chain fails and
+// another one takes its place.
 static bool show_first(engine_session *session, int32_t token, engine_error *err)
 {
     session->ids[session->length++] = token;
     bool shown = session_show_history(session, err);
-    session->length--;
+    session->history_length = --session->length;
     return shown;
 }
 

@@ -3,6 +3,7 @@
 //
 //     "weft pages 1\n\0\0\0" | fingerprint u64 | bytes of a page u64 | tokens u32 | tokens of a page u32
 //     ids i32[tokens] | pages | XXH3 of all before it u64
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -127,8 +128,10 @@ bool engine_session_save(engine_session *session, const char *path, engine_error
     summed_file file;
     summed_file_begin(&file, path);
     bool fine = summed_file_end(&file, page && write_all(session, &file, page));
+    const int error = errno;
     free(page);
-    return fine || engine_fail(err, "%s cannot be written", path);
+    return fine || engine_fail(err, "%s cannot be written: %s; choose another place", path,
+                               strerror(error));
 }
 
 // --- reading ------------------------------------------------------------------------------------------

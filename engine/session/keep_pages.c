@@ -7,6 +7,7 @@
 //     the sum of all before it u64
 //
 // A page stands behind the one before it.
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,9 +106,11 @@ bool engine_worker_save_pages(const engine_worker *worker, const char *path, eng
     summed_file_begin(&file, path);
     summed_file_put(&file, &head, sizeof head);
     bool fine = summed_file_end(&file, write_pages(pool, list, count, page, &file));
+    const int error = errno;
     free(list);
     free(page);
-    return fine || engine_fail(err, "%s cannot be written", path);
+    return fine || engine_fail(err, "%s cannot be written: %s; choose another place", path,
+                               strerror(error));
 }
 
 // --- reading ------------------------------------------------------------------------------------------

@@ -28,7 +28,8 @@ typedef struct weft_cascade_desc {
     int32_t reserved0;
     /** The attention of the sequences; max_kv_len bounds their own keys. Its mask must let all queries of a
      *  sequence see all keys of its prefix: no window, local_chunk or ring_len, no ALiBi, mask_value or
-     *  block-sparse flags. Sinks count once. max_workspace_bytes is for the whole cascade. */
+     *  block-sparse flags. It neither appends nor rounds its result (WEFT_ATTENTION_APPEND, _OUT_ROUNDED).
+     *  Sinks count once. max_workspace_bytes is for the whole cascade. */
     const weft_attention_desc *attention;
     uint64_t reserved[8];
 } weft_cascade_desc;
@@ -37,7 +38,7 @@ typedef struct weft_cascade_args {
     uint32_t size;
     int32_t num_prefixes; /**< 0..max_prefixes */
     /** As for weft_attention_run(): queries, results and pool; lengths and pages of the own keys; the
-     *  workspace of the cascade. */
+     *  workspace of the cascade. num_seqs_at must be NULL. */
     const weft_attention_args *attention;
     /** [num_prefixes + 1], first 0, last the number of all queries. */
     const int32_t *prefix_cu_q_lens;
@@ -54,7 +55,8 @@ typedef struct weft_cascade_args {
 
 /** Makes the plans of both levels and of the merge.
  *
- *  Errors   as weft_attention_plan() and weft_merge_plan(); WEFT_EUNSUPPORTED for masks named above
+ *  Errors   as weft_attention_plan() and weft_merge_plan(); WEFT_EUNSUPPORTED for what is
+ *           excluded above
  *  Source   the multi-level cascade of FlashInfer
  */
 WEFT_API weft_status weft_cascade_create(weft_context *context, const weft_cascade_desc *desc,

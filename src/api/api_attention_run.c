@@ -136,7 +136,8 @@ static weft_status settle_strides(const weft_plan *plan, weft_attention_args *ar
         !weft__api_stride(&args->out_token_stride, v_row * heads, v_row, tokens))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "attention: a stride of q or out is shorter than head_dim, or too long");
-    if (!weft__api_stride(&args->page_table_stride, 0, 0, args->num_seqs))
+    if (!weft__api_stride(&args->page_table_stride, 0, 0,
+                          args->seq_rows ? INT32_MAX : args->num_seqs))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "attention: page_table_stride=%lld is negative, or too long",
                           (long long)args->page_table_stride);

@@ -27,6 +27,10 @@ static weft_status check_masks(weft_context *context, const weft_attention_desc 
         return weft__fail(context, WEFT_EUNSUPPORTED,
                           "cascade: every query must see its whole prefix: no window, local_chunk, "
                           "ring_len, ALiBi, mask_value or sparse blocks");
+    if (desc->flags & (WEFT_ATTENTION_APPEND | WEFT_ATTENTION_OUT_ROUNDED))
+        return weft__fail(context, WEFT_EUNSUPPORTED,
+                          "cascade: it neither appends nor rounds: use weft_kv_append_run() before "
+                          "it and weft_round_run() behind it");
     if (desc->report)
         return weft__fail(context, WEFT_EUNSUPPORTED,
                           "cascade: a report is of one run, not of several: leave it NULL");
@@ -166,6 +170,12 @@ static int32_t count_queries(const weft_cascade *cascade, const weft_cascade_arg
 {
     weft_context *context = cascade->context;
     const weft_batch *batch = args->prefix_batch;
+    const weft_attention_desc *desc = cascade->levels[OWN]->desc;
+    if (own->num_seqs < 0 || own->num_seqs > desc->max_seqs) {
+        weft__fail(context, WEFT_EINVAL, "cascade: num_seqs=%d is outside 0..%d", own->num_seqs,
+                   desc->max_seqs);
+        return -1;
+    }
     int32_t queries = own->batch ? own->batch->num_tokens : 0, covered = 0;
     if (!own->batch && own->num_seqs > 0 && own->cu_q_lens) {
         if (!context->backend->is_host(context, own->cu_q_lens)) {
@@ -240,6 +250,10 @@ weft_status weft_cascade_run(const weft_cascade *cascade, const weft_cascade_arg
             context, WEFT_EWORKSPACE,
             "cascade: the workspace must be aligned to 64 bytes and have %zu, not %zu",
             cascade->workspace_bytes, own.workspace ? own.workspace_bytes : 0);
+    if (own.num_seqs_at)
+        return weft__fail(
+            context, WEFT_EUNSUPPORTED,
+            "cascade: how many sequences there are must be in num_seqs, not in memory");
     int32_t queries = count_queries(cascade, &args, &own);
     if (queries <= 0)
         return queries < 0 ? WEFT_EINVAL : WEFT_OK;

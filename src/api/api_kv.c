@@ -52,15 +52,16 @@ static weft_status check_tokens(const weft_plan *plan, const weft_kv_append_args
     int64_t slots = args->pool.num_pages > INT32_MAX / desc->layout.page_size
                         ? INT64_C(1) << 31
                         : args->pool.num_pages * desc->layout.page_size;
-    if (!plan->context->backend->is_host(plan->context, args->slots))
+    if (!weft__api_is_host(plan, args->slots))
         return WEFT_OK;
+    const bool seen = wants_positions(desc) && weft__api_is_host(plan, args->positions);
     for (int32_t i = 0; i < args->tokens; i++) {
         int32_t slot = args->slots[i];
         if (slot < -1 || slot >= slots)
             return weft__fail(plan->context, WEFT_EINVAL,
                               "kv: slots[%d]=%d is outside the pool's %lld slots", i, slot,
                               (long long)slots);
-        if (wants_positions(desc) && args->positions[i] < 0)
+        if (seen && args->positions[i] < 0)
             return weft__fail(plan->context, WEFT_EINVAL, "kv: positions[%d]=%d is negative", i,
                               args->positions[i]);
     }
@@ -115,7 +116,6 @@ weft_status weft_kv_append_run(const weft_plan *plan, const weft_kv_append_args 
         (desc->layout.v_scaling && args.pool.v.scale_seq_stride))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "kv: tokens belong to no sequence here: scale_seq_stride must be 0");
-    if (weft__api_is_host(plan, args.slots))
-        WEFT__TRY(args.batch ? check_batch(plan, &args) : check_tokens(plan, &args));
+    WEFT__TRY(args.batch ? check_batch(plan, &args) : check_tokens(plan, &args));
     return weft__api_submit(plan, &args, sizeof args, args.stream);
 }

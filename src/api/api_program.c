@@ -8,8 +8,14 @@ static _Thread_local char this_thread;
 
 weft_program *weft__api_recording(weft_context *context)
 {
-    weft_program *program = atomic_load_explicit(&context->recording, memory_order_acquire);
-    return program && program->thread == &this_thread ? program : NULL;
+    const void *recorder = atomic_load_explicit(&context->recorder, memory_order_acquire);
+    return recorder == &this_thread ? context->recording : NULL;
+}
+
+static void stop_recording(weft_program *program)
+{
+    program->recording = false;
+    atomic_store_explicit(&program->context->recorder, NULL, memory_order_release);
 }
 
 weft_status weft__api_record(weft_program *program, const struct weft__step *step,
@@ -34,17 +40,22 @@ weft_status weft_program_begin(weft_context *context, weft_program **out)
         return WEFT_EINVAL;
     if (!out)
         return weft__fail(context, WEFT_EINVAL, "no place for the program: out is NULL");
-    if (atomic_load(&context->recording))
-        return weft__fail(context, WEFT_EINVAL,
-                          "a program of this context is being recorded: end it first");
     if (!context->backend->program_begin)
         return weft__fail(context, WEFT_EUNSUPPORTED, "%s has no programs: run step by step",
                           context->backend->name);
-    WEFT__TRY(context->backend->program_begin(context, &program));
+    const void *nobody = NULL;
+    if (!atomic_compare_exchange_strong(&context->recorder, &nobody, &this_thread))
+        return weft__fail(context, WEFT_EINVAL,
+                          "a program of this context is being recorded: end it first");
+    context->recording = NULL; // what is opened belongs to no program
+    weft_status status = context->backend->program_begin(context, &program);
+    if (status != WEFT_OK) {
+        atomic_store_explicit(&context->recorder, NULL, memory_order_release);
+        return status;
+    }
     program->context = context;
-    program->thread = &this_thread;
     program->recording = true;
-    atomic_store_explicit(&context->recording, program, memory_order_release);
+    context->recording = program;
     *out = program;
     return WEFT_OK;
 }
@@ -54,10 +65,9 @@ weft_status weft_program_end(weft_program *program)
     if (!program)
         return WEFT_EINVAL;
     weft_context *context = program->context;
-    if (!program->recording || program->thread != &this_thread)
+    if (weft__api_recording(context) != program)
         return weft__fail(context, WEFT_EINVAL, "the program is not being recorded by this thread");
-    program->recording = false;
-    atomic_store_explicit(&context->recording, NULL, memory_order_release);
+    stop_recording(program);
     weft_status status = context->backend->program_end(program);
     program->ended = status == WEFT_OK;
     return status;
@@ -84,7 +94,7 @@ void weft_program_destroy(weft_program *program)
     if (!program)
         return;
     if (program->recording)
-        atomic_store(&program->context->recording, NULL);
+        stop_recording(program);
     program->context->backend->program_destroy(program);
 }
 

@@ -54,18 +54,37 @@ weft_status weft__api_check_lengths(weft_context *context, const struct weft__ap
     return WEFT_OK;
 }
 
+static int64_t row_of(const struct weft__api_seqs *seqs, int32_t seq)
+{
+    return seqs->seq_rows ? seqs->seq_rows[seq] : seq;
+}
+
 const int32_t *weft__api_pages(const struct weft__api_seqs *seqs, int32_t seq)
 {
-    int64_t row = seqs->seq_rows ? seqs->seq_rows[seq] : seq;
+    const int64_t row = row_of(seqs, seq);
     if (seqs->page_indices)
         return seqs->page_indices + seqs->page_starts[row];
     return seqs->page_table ? seqs->page_table + row * seqs->page_table_stride : NULL;
+}
+
+// Before anybody reads a page of the sequence.
+static weft_status check_row(weft_context *context, const struct weft__api_seqs *seqs, int32_t seq)
+{
+    const int64_t row = row_of(seqs, seq);
+    if (row < 0)
+        return weft__fail(context, WEFT_EINVAL, "%s: seq_rows[%d]=%d is negative", seqs->op, seq,
+                          (int)row);
+    if (seqs->page_indices && seqs->page_starts[row] < 0)
+        return weft__fail(context, WEFT_EINVAL, "%s: page_starts[%d]=%d is negative", seqs->op,
+                          (int)row, seqs->page_starts[row]);
+    return WEFT_OK;
 }
 
 weft_status weft__api_check_list(weft_context *context, const struct weft__api_seqs *seqs,
                                  int32_t seq, int64_t first, int64_t last)
 {
     uint32_t largest = 0; // as unsigned, so that negative pages are above INT32_MAX
+    WEFT__TRY(check_row(context, seqs, seq));
     const int32_t *pages = weft__api_pages(seqs, seq);
     if (first >= last)
         return WEFT_OK;
@@ -90,9 +109,7 @@ weft_status weft__api_check_pages(weft_context *context, const struct weft__api_
     const struct weft__attention_mask mask = weft__plan_mask(desc);
     for (int32_t s = 0; s < seqs->num_seqs; s++) {
         int32_t q_len = seqs->cu_q_lens[s + 1] - seqs->cu_q_lens[s];
-        if (seqs->seq_rows && seqs->seq_rows[s] < 0)
-            return weft__fail(context, WEFT_EINVAL, "%s: seq_rows[%d]=%d is negative", seqs->op, s,
-                              seqs->seq_rows[s]);
+        WEFT__TRY(check_row(context, seqs, s));
         if (q_len == 0)
             continue;
         struct weft__attention_span seen = weft__attention_union(

@@ -17,9 +17,10 @@ struct weft_context {
     weft_allocator allocator;
     void (*log)(void *user, const char *line);
     void *log_user;
-    weft_allocator host;               // the caller's; `allocator` counts what is asked of it
-    _Atomic(weft_program *) recording; // or NULL
-    struct weft__tunings *tunings;     // src/plan/tuning.h; NULL: none but the library's
+    weft_allocator host;            // the caller's; `allocator` counts what is asked of it
+    _Atomic(const void *) recorder; // the thread that records a program, NULL: none does
+    weft_program *recording;        // which it is; read by that thread alone
+    struct weft__tunings *tunings;  // src/plan/tuning.h; NULL: none but the library's
     _Atomic int64_t runs, allocations;
     atomic_flag error_lock; // runs of several threads may fail at once
     char error[512];
@@ -37,7 +38,6 @@ struct weft_event {
 // The first members of a backend's own programs; kept by the api.
 struct weft_program {
     weft_context *context;
-    const void *thread; // that records
     bool recording, ended;
     int32_t runs, copies;
     _Atomic int64_t launches,

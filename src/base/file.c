@@ -72,6 +72,9 @@ bool weft__file_write(const char *path, const struct weft__file_part *parts, int
 {
     static _Atomic int number; // of the writers of this process
     char folder[WEFT__PATH_BYTES], beside[WEFT__PATH_BYTES + 48];
+    struct stat about;
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) // a device would be gone
+        return false;
     if (snprintf(folder, sizeof folder, "%s", path) >= (int)sizeof folder)
         return false;
     char *slash = strrchr(folder, '/');

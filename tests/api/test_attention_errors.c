@@ -130,6 +130,8 @@ static void refuses_bad_runs(void **state)
     REFUSES(WEFT_EINVAL, "q_scales", f.args.q_scale_head_stride = -1);
     REFUSES(WEFT_EINVAL, "page_starts", f.args.page_indices = f.table);
     REFUSES(WEFT_EINVAL, "page_table", f.args.page_indices = f.table, f.args.page_starts = f.cu);
+    REFUSES(WEFT_EINVAL, "page_starts[0]=-1", f.args.page_indices = f.table, f.table[1] = -1,
+            f.args.page_starts = &f.table[1], f.args.page_table = NULL);
     REFUSES(WEFT_EINVAL, "seq_rows[0]=-1", f.table[1] = -1, f.args.seq_rows = &f.table[1]);
     REFUSES(WEFT_EINVAL, "kv_starts[0]=-1", f.table[1] = -1, f.args.kv_starts = &f.table[1]);
     REFUSES(WEFT_EINVAL, "num_seqs_at holds 2", f.table[1] = 2, f.args.num_seqs_at = &f.table[1]);
@@ -401,6 +403,41 @@ static void a_layer_by_its_heads(void **state)
     weft_context_destroy(context);
 }
 
+static weft_kv_append_desc append_desc(const weft_rope_params *rope)
+{
+    return (weft_kv_append_desc){
+        .size = sizeof(weft_kv_append_desc),
+        .max_tokens = 2,
+        .layout = {.dtype = WEFT_F32, .num_kv_heads = KV_HEADS, .head_dim = DIM, .page_size = PAGE},
+        .rope = rope};
+}
+
+static void refuses_append_descriptors(void **state)
+{
+    (void)state;
+    weft_context *context;
+    weft_plan *plan = NULL;
+    weft_rope_params rope = {.rotary_dim = DIM + 2};
+    weft_kv_append_desc desc = append_desc(&rope);
+    assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
+    assert_int_equal(weft_kv_page_bytes(&desc.layout), 2 * PAGE * KV_HEADS * DIM * 4);
+    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
+    assert_non_null(strstr(weft_error_text(context), "rotary_dim"));
+    rope.rotary_dim = 0, desc.q_growth_length = 4; // of no queries
+    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
+    assert_non_null(strstr(weft_error_text(context), "queries grow"));
+    desc.num_q_heads = KV_HEADS, desc.q_growth = NAN;
+    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
+    desc.q_growth_length = -1, desc.q_growth = 0;
+    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
+    desc.q_growth_length = desc.num_q_heads = 0, desc.q_growth = 1;
+    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
+    weft_context_destroy(context);
+    assert_int_equal(weft_kv_page_bytes(NULL), -1);
+    desc.layout.page_size = 0;
+    assert_int_equal(weft_kv_page_bytes(&desc.layout), -1);
+}
+
 static void appends_only_what_is_sound(void **state)
 {
     (void)state;
@@ -413,29 +450,7 @@ static void appends_only_what_is_sound(void **state)
     for (size_t i = 0; i < sizeof k / sizeof *k; i++)
         k[i] = 1;
     assert_int_equal(weft_context_create(NULL, &context), WEFT_OK);
-    weft_kv_append_desc desc = {
-        .size = sizeof desc,
-        .max_tokens = 2,
-        .layout = {.dtype = WEFT_F32, .num_kv_heads = KV_HEADS, .head_dim = DIM, .page_size = PAGE},
-        .rope = &rope};
-    assert_int_equal(weft_kv_page_bytes(&desc.layout), 2 * PAGE * KV_HEADS * DIM * 4);
-    rope.rotary_dim = DIM + 2;
-    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
-    assert_non_null(strstr(weft_error_text(context), "rotary_dim"));
-    rope.rotary_dim = 0;
-    desc.q_growth_length = 4; // of no queries
-    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
-    assert_non_null(strstr(weft_error_text(context), "queries grow"));
-    desc.num_q_heads = KV_HEADS;
-    desc.q_growth = NAN;
-    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
-    desc.q_growth_length = -1;
-    desc.q_growth = 0;
-    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
-    desc.q_growth_length = desc.num_q_heads = 0;
-    desc.q_growth = 1;
-    assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_EINVAL);
-    desc.q_growth = 0;
+    const weft_kv_append_desc desc = append_desc(&rope);
     assert_int_equal(weft_kv_append_plan(context, &desc, &plan), WEFT_OK);
     weft_kv_append_args args = {.size = sizeof args,
                                 .tokens = 2,
@@ -465,9 +480,6 @@ static void appends_only_what_is_sound(void **state)
     assert_true(pool_k[0] == 0);
     weft_plan_destroy(plan);
     weft_context_destroy(context);
-    assert_int_equal(weft_kv_page_bytes(NULL), -1);
-    desc.layout.page_size = 0;
-    assert_int_equal(weft_kv_page_bytes(&desc.layout), -1);
 }
 
 int main(void)
@@ -481,6 +493,7 @@ int main(void)
         cmocka_unit_test(a_layer_by_its_heads),
         cmocka_unit_test(a_row_that_sees_nothing),
         cmocka_unit_test(refuses_bad_descriptors),
+        cmocka_unit_test(refuses_append_descriptors),
         cmocka_unit_test(appends_only_what_is_sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

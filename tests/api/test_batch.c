@@ -301,6 +301,10 @@ static void refuses_bad_sets(void **state)
     REFUSES("page_table", args.page_table = NULL);
     REFUSES("page 5", args.num_pages = 5);
     REFUSES("page_starts", args.page_indices = m.table);
+    REFUSES("page_starts[1]=-1", args.page_indices = m.table, args.page_table = NULL,
+            args.page_starts = (const int32_t[SEQS]){0, -1, 4});
+    REFUSES("seq_rows[1]=-7", args.seq_rows = (const int32_t[SEQS]){0, -7, 1});
+    REFUSES("too long", args.page_table_stride = INT64_MAX / 64, args.seq_rows = high);
     REFUSES("negative", args.num_pages = -1);
     REFUSES("positions[1]", args.positions = bad);
     REFUSES("slots[1]", args.slots = far);
@@ -309,6 +313,21 @@ static void refuses_bad_sets(void **state)
     REFUSES("num_q_tokens", args.num_q_tokens = -1);
     REFUSES("too long", args.page_table_stride = INT64_MAX);
     REFUSES("aligned", args.kv_lens = (const int32_t *)((uintptr_t)kv_lens + 2));
+    close_model(&m);
+}
+
+// Where nothing but an append looks at the pages, and a sequence has none to write to.
+static void refuses_bad_rows_of_appends(void **state)
+{
+    static struct model m;
+    (void)state;
+    open_model(&m);
+    weft_batch_destroy(m.batch);
+    weft_batch_desc desc = batch_desc((const weft_plan *[]){m.append});
+    desc.num_plans = 1;
+    assert_int_equal(weft_batch_create(m.context, &desc, &m.batch), WEFT_OK);
+    REFUSES("seq_rows[1]=-1000000", args.seq_rows = (const int32_t[SEQS]){0, -1000000, 1},
+            kv_lens[1] = PAGE);
     close_model(&m);
 }
 
@@ -369,11 +388,10 @@ static void refuses_bad_batches(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_loose_arrays),
-                                       cmocka_unit_test(advancing_equals_setting),
-                                       cmocka_unit_test(refuses_bad_sets),
-                                       cmocka_unit_test(refuses_bad_batches),
-                                       cmocka_unit_test(advances_as_part_of_a_program),
-                                       cmocka_unit_test(arrays_of_the_device)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equals_loose_arrays), cmocka_unit_test(advancing_equals_setting),
+        cmocka_unit_test(refuses_bad_sets),    cmocka_unit_test(refuses_bad_rows_of_appends),
+        cmocka_unit_test(refuses_bad_batches), cmocka_unit_test(advances_as_part_of_a_program),
+        cmocka_unit_test(arrays_of_the_device)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,32 +99,53 @@ static void a_shared_prefix(void **state)
     weft_plan_destroy(plan);
 }
 
+// Lengths and pages of what sequences have to themselves: the last one has all its keys.
+static void own_keys(const struct cache *cache, int32_t lens[SEQS],
+                     int32_t table[SEQS][MOST_KEYS / PAGE])
+{
+    for (int32_t s = 0; s < SEQS; s++) {
+        int32_t shared = s < 2 ? PREFIX : 0;
+        lens[s] = cache->kv_lens[s] - shared;
+        for (int32_t i = 0; i + shared / PAGE < MOST_KEYS / PAGE; i++)
+            table[s][i] = cache->table[s][i + shared / PAGE];
+    }
+}
+
+// f16 beside f32.
+static void expect_near(const uint16_t *out, const float *whole, const float *out_lse,
+                        const float *lse)
+{
+    float wide[SEQS * HEADS * DIM];
+    assert_int_equal(weft_dequantize_row(WEFT_F16, out, SEQS * HEADS * DIM, wide), WEFT_OK);
+    for (int i = 0; i < SEQS * HEADS * DIM; i++)
+        assert_true(fabsf(wide[i] - whole[i]) <= 2e-6f + 6e-4f * fabsf(whole[i]));
+    for (int i = 0; i < SEQS * HEADS; i++)
+        assert_true(fabsf(out_lse[i] - lse[i]) <= 2e-6f);
+}
+
+static const weft_attention_desc with_sinks = {
+    .size = sizeof with_sinks,
+    .flags = WEFT_ATTENTION_SINKS,
+    .kv = {.dtype = WEFT_F32, .num_kv_heads = KV_HEADS, .head_dim = DIM, .page_size = PAGE},
+    .num_q_heads = HEADS,
+    .max_seqs = SEQS,
+    .max_kv_len = MOST_KEYS};
+
 // Two prefixes, one of them of no keys, sinks, and results in f16.
 static void the_cascade_call(void **state)
 {
     static struct cache cache;
     static float whole[SEQS * HEADS * DIM];
     static uint16_t out[SEQS * HEADS * DIM];
-    float lse[SEQS * HEADS], out_lse[SEQS * HEADS], wide[SEQS * HEADS * DIM];
+    float lse[SEQS * HEADS], out_lse[SEQS * HEADS];
     const float sinks[HEADS] = {0.5f, -1, 2, 0};
     const int32_t each[] = {0, 1, 2, 3}, prefix_cu[] = {0, 2, 3}, prefix_lens[] = {PREFIX, 0};
     int32_t own_lens[SEQS], table[SEQS][MOST_KEYS / PAGE] = {{0}};
     fill(&cache);
-    for (int32_t s = 0; s < SEQS; s++) { // the last sequence has all its keys to itself
-        int32_t shared = s < 2 ? PREFIX : 0;
-        own_lens[s] = cache.kv_lens[s] - shared;
-        for (int32_t i = 0; i + shared / PAGE < MOST_KEYS / PAGE; i++)
-            table[s][i] = cache.table[s][i + shared / PAGE];
-    }
+    own_keys(&cache, own_lens, table);
     weft_plan *plan;
     weft_cascade *cascade;
-    weft_attention_desc desc = {
-        .size = sizeof desc,
-        .flags = WEFT_ATTENTION_SINKS,
-        .kv = {.dtype = WEFT_F32, .num_kv_heads = KV_HEADS, .head_dim = DIM, .page_size = PAGE},
-        .num_q_heads = HEADS,
-        .max_seqs = SEQS,
-        .max_kv_len = MOST_KEYS};
+    weft_attention_desc desc = with_sinks;
     assert_int_equal(weft_attention_plan(*state, &desc, &plan), WEFT_OK);
     desc.out_dtype = WEFT_F16;
     weft_cascade_desc wish = {
@@ -159,11 +180,7 @@ static void the_cascade_call(void **state)
                                   .prefix_page_table = cache.table[0],
                                   .prefix_page_table_stride = MOST_KEYS / PAGE};
     assert_int_equal(weft_cascade_run(cascade, &cascaded), WEFT_OK);
-    assert_int_equal(weft_dequantize_row(WEFT_F16, out, SEQS * HEADS * DIM, wide), WEFT_OK);
-    for (int i = 0; i < SEQS * HEADS * DIM; i++)
-        assert_true(fabsf(wide[i] - whole[i]) <= 2e-6f + 6e-4f * fabsf(whole[i]));
-    for (int i = 0; i < SEQS * HEADS; i++)
-        assert_true(fabsf(out_lse[i] - lse[i]) <= 2e-6f);
+    expect_near(out, whole, out_lse, lse);
     cascaded.prefix_cu_q_lens = (const int32_t[]){0, 1, 2};
     assert_refused(*state, weft_cascade_run(cascade, &cascaded), WEFT_EINVAL, "prefixes");
     weft_cascade_destroy(cascade);
@@ -171,6 +188,59 @@ static void the_cascade_call(void **state)
     assert_refused(*state, weft_cascade_create(*state, &wish, &cascade), WEFT_EUNSUPPORTED,
                    "window");
     weft_plan_destroy(plan);
+    free(workspace);
+}
+
+static void what_a_cascade_refuses(void **state)
+{
+    static struct cache cache;
+    const int32_t each[] = {0, 1, 2, 3}, prefix_cu[] = {0, SEQS}, prefix_len = PREFIX;
+    float out[SEQS * HEADS * DIM] = {0};
+    weft_attention_desc desc = with_sinks;
+    weft_cascade_desc wish = {.size = sizeof wish, .max_prefix_len = PREFIX, .attention = &desc};
+    weft_cascade *cascade;
+    fill(&cache);
+    const uint32_t flags[] = {WEFT_ATTENTION_APPEND, WEFT_ATTENTION_OUT_ROUNDED};
+    for (int i = 0; i < 2; i++) {
+        desc.flags = flags[i];
+        assert_refused(*state, weft_cascade_create(*state, &wish, &cascade), WEFT_EUNSUPPORTED,
+                       "neither appends nor rounds");
+    }
+    desc.flags = 0;
+    assert_int_equal(weft_cascade_create(*state, &wish, &cascade), WEFT_OK);
+    size_t bytes = weft_cascade_workspace_bytes(cascade);
+    void *workspace = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    const weft_attention_args good = {
+        .size = sizeof good,
+        .num_seqs = SEQS,
+        .q = cache.q,
+        .out = out,
+        .pool = {.k = {.data = cache.k}, .v = {.data = cache.v}, .num_pages = 32},
+        .cu_q_lens = each,
+        .kv_lens = (const int32_t[SEQS]){PREFIX, PREFIX, PREFIX},
+        .page_table = cache.table[0],
+        .page_table_stride = MOST_KEYS / PAGE,
+        .workspace = workspace,
+        .workspace_bytes = bytes};
+    weft_attention_args own = good;
+    const weft_cascade_args args = {.size = sizeof args,
+                                    .num_prefixes = 1,
+                                    .attention = &own,
+                                    .prefix_cu_q_lens = prefix_cu,
+                                    .prefix_lens = &prefix_len,
+                                    .prefix_page_table = cache.table[0]};
+    own.num_seqs = 1 << 30; // nobody looks so far behind cu_q_lens
+    assert_refused(*state, weft_cascade_run(cascade, &args), WEFT_EINVAL, "num_seqs=1073741824");
+    own.num_seqs = -1;
+    assert_refused(*state, weft_cascade_run(cascade, &args), WEFT_EINVAL, "num_seqs=-1");
+    own = good;
+    own.num_seqs_at = &each[1];
+    assert_refused(*state, weft_cascade_run(cascade, &args), WEFT_EUNSUPPORTED, "num_seqs");
+    for (int i = 0; i < SEQS * HEADS * DIM; i++)
+        assert_true(out[i] == 0);
+    own = good;
+    assert_int_equal(weft_cascade_run(cascade, &args), WEFT_OK);
+    weft_cascade_destroy(cascade);
     free(workspace);
 }
 
@@ -229,6 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shared_prefix),
         cmocka_unit_test(the_cascade_call),
+        cmocka_unit_test(what_a_cascade_refuses),
         cmocka_unit_test(empty_parts),
         cmocka_unit_test(refuses),
     };

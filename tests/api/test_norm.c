@@ -150,33 +150,37 @@ static void refuses_arguments(void **state)
     weft_plan_destroy(plan);
 }
 
+enum { ROWS = 20, DIM = 288, OUT = 32, BLOCK = 18, W_BYTES = OUT * DIM / 32 * BLOCK };
+
+static void fill_in(float *x, float *weight, unsigned char *w)
+{
+    for (int i = 0; i < ROWS * DIM; i++)
+        x[i] = sinf((float)i);
+    for (int i = 0; i < DIM; i++)
+        weight[i] = 0.5f + (float)(i % 7);
+    for (int i = 0; i < W_BYTES; i++)
+        w[i] = (unsigned char)(i % BLOCK == 1 ? 0x2c : i % BLOCK ? i * 37 : 0);
+}
+
 // A rounded norm is what a norm and weft_round_run() give, to the bit, for few rows and for many; a linear
 // layer reads it.
 static void rounds(void **state)
 {
-    enum { ROWS = 20, DIM = 288, OUT = 32, BLOCK = 18 };
     weft_context *context = *state;
     float x[ROWS * DIM], y[ROWS * DIM], weight[DIM], got[ROWS * OUT], want[ROWS * OUT];
-    static unsigned char w[OUT * DIM / 32 * BLOCK];
+    static unsigned char w[W_BYTES];
     const weft_linear_desc reader = {.size = sizeof reader,
                                      .flags = WEFT_LINEAR_X_ROUNDED,
                                      .weight_dtype = WEFT_Q4_0,
                                      .rows = OUT,
                                      .cols = DIM,
                                      .max_batch = ROWS};
-    for (int i = 0; i < ROWS * DIM; i++)
-        x[i] = sinf((float)i);
-    for (int i = 0; i < DIM; i++)
-        weight[i] = 0.5f + (float)(i % 7);
-    for (size_t i = 0; i < sizeof w; i++)
-        w[i] = (unsigned char)(i % BLOCK == 1 ? 0x2c : i % BLOCK ? i * 37 : 0);
-    size_t bytes = weft_rounded_bytes(context, ROWS, DIM);
-    void *rounded = aligned_alloc(64, bytes);
-    weft_plan *linear,
-        *numbers = plan_of(context, (weft_norm_desc){.dim = DIM, .max_rows = ROWS}),
-        *plan = plan_of(
-            context, (weft_norm_desc){.dim = DIM, .max_rows = ROWS, .flags = WEFT_NORM_Y_ROUNDED});
-    weft_plan *round;
+    fill_in(x, weight, w);
+    void *rounded = aligned_alloc(64, weft_rounded_bytes(context, ROWS, DIM));
+    weft_norm_desc norm = {.dim = DIM, .max_rows = ROWS};
+    weft_plan *linear, *round, *numbers = plan_of(context, norm);
+    norm.flags = WEFT_NORM_Y_ROUNDED;
+    weft_plan *plan = plan_of(context, norm);
     weft_round_desc round_desc = {.size = sizeof round_desc, .cols = DIM, .max_rows = ROWS};
     assert_int_equal(weft_round_plan(context, &round_desc, &round), WEFT_OK);
     assert_int_equal(weft_linear_plan(context, &reader, &linear), WEFT_OK);
@@ -214,13 +218,18 @@ static void rounds(void **state)
     weft_plan_destroy(linear);
     free(rounded);
     free(workspace);
+}
+
+static void refuses_rounding(void **state)
+{
+    weft_plan *plan;
     weft_norm_desc odd = {.size = sizeof odd, .dim = 33, .flags = WEFT_NORM_Y_ROUNDED};
-    assert_int_equal(weft_norm_plan(context, &odd, &plan), WEFT_EINVAL);
+    assert_int_equal(weft_norm_plan(*state, &odd, &plan), WEFT_EINVAL);
     odd.dim = 32;
     odd.y_dtype = WEFT_F16;
-    assert_int_equal(weft_norm_plan(context, &odd, &plan), WEFT_EINVAL);
+    assert_int_equal(weft_norm_plan(*state, &odd, &plan), WEFT_EINVAL);
     odd = (weft_norm_desc){.size = sizeof odd, .dim = 32, .flags = WEFT_NORM_BATCH_INVARIANT};
-    assert_int_equal(weft_norm_plan(context, &odd, &plan), WEFT_EINVAL);
+    assert_int_equal(weft_norm_plan(*state, &odd, &plan), WEFT_EINVAL);
 }
 
 int main(void)
@@ -229,6 +238,7 @@ int main(void)
         cmocka_unit_test(computes_by_hand),     cmocka_unit_test(spreads_rows),
         cmocka_unit_test(size_does_not_matter), cmocka_unit_test(refuses_descriptors),
         cmocka_unit_test(refuses_arguments),    cmocka_unit_test(rounds),
+        cmocka_unit_test(refuses_rounding),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "tests/support/context_fixture.h"
 
@@ -206,6 +207,43 @@ static void only_this_thread_is_recorded(void **state)
     weft_plan_destroy(o.plan);
 }
 
+// Who begins a program, and how many record at a time.
+typedef struct beginners {
+    weft_context *context;
+    _Atomic int recording, most, begun;
+} beginners;
+
+static void *begin_again(void *opaque)
+{
+    beginners *all = opaque;
+    weft_program *program;
+    for (int i = 0; i < 3000; i++) {
+        if (weft_program_begin(all->context, &program) != WEFT_OK)
+            continue;
+        int now = ++all->recording;
+        if (now > all->most)
+            all->most = now;
+        all->begun++;
+        sched_yield();
+        all->recording--;
+        weft_program_end(program);
+        weft_program_destroy(program);
+    }
+    return NULL;
+}
+
+static void one_at_a_time_is_recorded(void **state)
+{
+    beginners all = {.context = *state};
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, begin_again, &all), 0);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(all.most, 1);
+    assert_true(all.begun > 0);
+}
+
 static void misuse_is_refused(void **state)
 {
     weft_program *program, *second = NULL;
@@ -298,9 +336,13 @@ static void plans_say_what_they_decided(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(launches_are_runs), cmocka_unit_test(nothing_is_allocated),
-        cmocka_unit_test(long_programs),     cmocka_unit_test(only_this_thread_is_recorded),
-        cmocka_unit_test(misuse_is_refused), cmocka_unit_test(plans_say_what_they_decided),
+        cmocka_unit_test(launches_are_runs),
+        cmocka_unit_test(nothing_is_allocated),
+        cmocka_unit_test(long_programs),
+        cmocka_unit_test(only_this_thread_is_recorded),
+        cmocka_unit_test(one_at_a_time_is_recorded),
+        cmocka_unit_test(misuse_is_refused),
+        cmocka_unit_test(plans_say_what_they_decided),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }

@@ -171,6 +171,24 @@ static void unreadable_file(void **state)
     unlink(path);
 }
 
+// A new file comes by rename: what is no file would be gone.
+static void what_is_no_file_is_not_replaced(void **state)
+{
+    (void)state;
+    char pipe[256], inside[256];
+    struct stat about;
+    path_in(pipe, "pipe");
+    path_in(inside, "inside");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(mkdir(inside, 0700), 0);
+    REFUSE(1, "File exists", "quantize", "fine.gguf", "pipe", "--format", "f16");
+    REFUSE(1, "Is a directory", "quantize", "fine.gguf", "inside", "--format", "f16");
+    assert_int_equal(stat(pipe, &about), 0);
+    assert_true(S_ISFIFO(about.st_mode));
+    unlink(pipe);
+    rmdir(inside);
+}
+
 static void numbers_out_of_range(void **state)
 {
     (void)state;
@@ -341,11 +359,17 @@ static void benchmarks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_files),        cmocka_unit_test(unknown_formats),
-        cmocka_unit_test(files_of_others),      cmocka_unit_test(unreadable_file),
-        cmocka_unit_test(numbers_out_of_range), cmocka_unit_test(prompts_and_tokens),
-        cmocka_unit_test(wrong_words),          cmocka_unit_test(half_a_file),
-        cmocka_unit_test(full_disks),           cmocka_unit_test(benchmarks),
+        cmocka_unit_test(damaged_files),
+        cmocka_unit_test(unknown_formats),
+        cmocka_unit_test(files_of_others),
+        cmocka_unit_test(unreadable_file),
+        cmocka_unit_test(what_is_no_file_is_not_replaced),
+        cmocka_unit_test(numbers_out_of_range),
+        cmocka_unit_test(prompts_and_tokens),
+        cmocka_unit_test(wrong_words),
+        cmocka_unit_test(half_a_file),
+        cmocka_unit_test(full_disks),
+        cmocka_unit_test(benchmarks),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

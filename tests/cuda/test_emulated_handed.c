@@ -53,35 +53,69 @@ run(const weft_plan *plan, const weft_attention_args *args, const char *kernel)
     return (const void *)last->args;
 }
 
+static weft_plan *plan_of(weft_context *context, int32_t seqs, int32_t kv_heads, int32_t max_kv_len,
+                          int32_t num_splits)
+{
+    weft_plan *plan = NULL;
+    const weft_attention_desc desc = {.size = sizeof desc,
+                                      .kv = {.dtype = WEFT_F16,
+                                             .num_kv_heads = kv_heads,
+                                             .head_dim = DIM,
+                                             .page_size = PAGE_SIZE},
+                                      .q_dtype = WEFT_F16,
+                                      .num_q_heads = kv_heads * HEADS,
+                                      .max_seqs = seqs,
+                                      .max_q_tokens = seqs,
+                                      .max_kv_len = max_kv_len,
+                                      .num_splits = num_splits};
+    CHECK(weft_attention_plan(context, &desc, &plan) == WEFT_OK);
+    CHECK(weft_plan_workspace_bytes(plan) <= ROOM);
+    return plan;
+}
+
+static weft_batch *batch_of(weft_context *context, int32_t seqs, int32_t max_kv_len,
+                            const weft_plan *plan)
+{
+    weft_batch *batch = NULL;
+    const weft_batch_desc desc = {.size = sizeof desc,
+                                  .max_seqs = seqs,
+                                  .max_q_tokens = seqs,
+                                  .max_kv_len = max_kv_len,
+                                  .page_size = PAGE_SIZE,
+                                  .plans = &plan,
+                                  .num_plans = 1};
+    CHECK(weft_batch_create(context, &desc, &batch) == WEFT_OK);
+    return batch;
+}
+
+// Places where blocks hand states on are as they were: empty.
+static void expect_empty(const struct weft__attention_device_args *seen, int32_t blocks)
+{
+    const uint32_t *handed = (const void *)seen->handed;
+    for (int64_t i = 0; i < (int64_t)blocks * WEFT__ATTENTION_HANDED_FLOATS; i++)
+        CHECK(handed[i] == UINT32_MAX);
+}
+
+// Did blocks of the run keep states of items that began before them?
+static bool keeps_states(const uint32_t *places, int32_t blocks)
+{
+    bool taken = false;
+    for (int64_t i = 0; i < (int64_t)blocks * WEFT__ATTENTION_HANDED_FLOATS; i++)
+        taken |= places[i] != 0;
+    return taken;
+}
+
 // Runs one after the other, of `seqs` sequences of lens[]; in the first `shared` of them blocks share items.
 static void places_of(int32_t seqs, int32_t blocks, const int32_t lens[2][SEQS], int shared)
 {
     static const int32_t cu[] = {0, 1, 2, 3};
     enum { ELEMS = PAGES * PAGE_SIZE * DIM, COUNT = SEQS * HEADS * DIM };
     weft_context *context = must_open();
-    weft_plan *plan = NULL;
-    weft_batch *batch = NULL;
+    weft_plan *plan = plan_of(context, seqs, 1, 512, 0);
+    weft_batch *batch = batch_of(context, seqs, 512, plan);
     int32_t table[PAGES];
     for (int32_t i = 0; i < PAGES; i++)
         table[i] = i * 5 % PAGES;
-    const weft_attention_desc desc = {
-        .size = sizeof desc,
-        .kv = {.dtype = WEFT_F16, .num_kv_heads = 1, .head_dim = DIM, .page_size = PAGE_SIZE},
-        .q_dtype = WEFT_F16,
-        .num_q_heads = HEADS,
-        .max_seqs = seqs,
-        .max_q_tokens = seqs,
-        .max_kv_len = 512};
-    CHECK(weft_attention_plan(context, &desc, &plan) == WEFT_OK);
-    CHECK(weft_plan_workspace_bytes(plan) <= ROOM);
-    const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
-                                        .max_seqs = seqs,
-                                        .max_q_tokens = seqs,
-                                        .max_kv_len = 512,
-                                        .page_size = PAGE_SIZE,
-                                        .plans = (const weft_plan *const *)&plan,
-                                        .num_plans = 1};
-    CHECK(weft_batch_create(context, &batch_desc, &batch) == WEFT_OK);
     weft_attention_args args = {.size = sizeof args,
                                 .q = f16_numbers(context, COUNT, 1),
                                 .pool = {.k.data = f16_numbers(context, ELEMS, 2),
@@ -104,14 +138,8 @@ static void places_of(int32_t seqs, int32_t blocks, const int32_t lens[2][SEQS],
         own.batch = batch, own.out = out[0];
         CHECK(weft_batch_set(batch, &set) == WEFT_OK);
         memset(args.workspace, 0, ROOM);
-        const struct weft__attention_device_args *seen = run(plan, &own, "weft_attention_decode");
-        const uint32_t *handed = (const void *)seen->handed, *places = args.workspace;
-        bool taken = false; // blocks keep states of items that began before them
-        for (int64_t i = 0; i < (int64_t)blocks * WEFT__ATTENTION_HANDED_FLOATS; i++) {
-            CHECK(handed[i] == UINT32_MAX);
-            taken |= places[i] != 0;
-        }
-        CHECK(taken == (round < shared));
+        expect_empty(run(plan, &own, "weft_attention_decode"), blocks);
+        CHECK(keeps_states(args.workspace, blocks) == (round < shared));
         lists.num_seqs = seqs, lists.out = out[1];
         lists.cu_q_lens = device_memory(context, cu, sizeof cu, sizeof cu);
         lists.kv_lens = device_memory(context, lens[round], sizeof lens[round], 64);
@@ -140,27 +168,6 @@ static void case_whole(void)
     places_of(3, 2 * 2, lens, 1);
 }
 
-// A sequence whose KV heads several clusters have: of 4 blocks each up to 4096 keys, of 2 above.
-static weft_plan *plan_of_one(weft_context *context, int32_t kv_heads, int32_t max_kv_len,
-                              int32_t num_splits)
-{
-    weft_plan *plan = NULL;
-    const weft_attention_desc desc = {.size = sizeof desc,
-                                      .kv = {.dtype = WEFT_F16,
-                                             .num_kv_heads = kv_heads,
-                                             .head_dim = DIM,
-                                             .page_size = PAGE_SIZE},
-                                      .q_dtype = WEFT_F16,
-                                      .num_q_heads = kv_heads * HEADS,
-                                      .max_seqs = 1,
-                                      .max_q_tokens = 1,
-                                      .max_kv_len = max_kv_len,
-                                      .num_splits = num_splits};
-    CHECK(weft_attention_plan(context, &desc, &plan) == WEFT_OK);
-    CHECK(weft_plan_workspace_bytes(plan) <= ROOM);
-    return plan;
-}
-
 // Results of clusters are those of whole items within what f16 weights differ by, at every length; the same to the bit with a batch
 // and without; places are as they were.
 static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t blocks,
@@ -171,20 +178,12 @@ static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t block
     const int32_t elems = MOST * kv_heads * DIM, count = kv_heads * HEADS * DIM;
     const size_t bytes = (size_t)count * sizeof(float);
     weft_context *context = must_open();
-    weft_plan *plans[2] = {plan_of_one(context, kv_heads, max_kv_len, 0),
-                           plan_of_one(context, kv_heads, max_kv_len, 1)};
-    weft_batch *batch = NULL;
+    weft_plan *plans[2] = {plan_of(context, 1, kv_heads, max_kv_len, 0),
+                           plan_of(context, 1, kv_heads, max_kv_len, 1)};
+    weft_batch *batch = batch_of(context, 1, max_kv_len, plans[0]);
     int32_t table[TABLE];
     for (int32_t i = 0; i < TABLE; i++)
         table[i] = i * 5 % TABLE;
-    const weft_batch_desc batch_desc = {.size = sizeof batch_desc,
-                                        .max_seqs = 1,
-                                        .max_q_tokens = 1,
-                                        .max_kv_len = max_kv_len,
-                                        .page_size = PAGE_SIZE,
-                                        .plans = (const weft_plan *const *)plans,
-                                        .num_plans = 1};
-    CHECK(weft_batch_create(context, &batch_desc, &batch) == WEFT_OK);
     weft_attention_args args = {.size = sizeof args,
                                 .q = f16_numbers(context, count, 1),
                                 .pool = {.k.data = f16_numbers(context, elems, 2),
@@ -220,10 +219,7 @@ static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t block
         own.batch = batch, own.out = out[2], own.num_seqs = 0;
         own.cu_q_lens = own.kv_lens = own.page_table = NULL;
         own.page_table_stride = 0;
-        const uint32_t *handed =
-            (const void *)run(plans[0], &own, "weft_attention_cluster")->handed;
-        for (int64_t j = 0; j < (int64_t)BLOCKS * WEFT__ATTENTION_HANDED_FLOATS; j++)
-            CHECK(handed[j] == UINT32_MAX);
+        expect_empty(run(plans[0], &own, "weft_attention_cluster"), BLOCKS);
         CHECK(memcmp(out[0], out[2], bytes) == 0);
         for (int j = 0; j < count; j++)
             CHECK(fabsf(out[0][j] - out[1][j]) <= 2e-4f);

@@ -302,7 +302,16 @@ static void case_linear_slices(void)
               last->grid[2] == (cases[i].parts == 3 ? 3 : 1));
         weft_plan_destroy(plan);
     }
-    // parts of three formats: each has its kernels, for many rows, too
+    weft_memory_free(context, m);
+    weft_context_destroy(context);
+}
+
+// Parts of three formats: each has its kernels, for many rows, too.
+static void case_linear_mixed(void)
+{
+    weft_context *context = must_open();
+    char *m;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 32 << 20, (void **)&m) == WEFT_OK);
     weft_linear_desc mixed = {.size = sizeof mixed, .cols = 512, .max_batch = 100, .num_parts = 3};
     weft_linear_args args = {.x = m, .batch = 32};
     for (int32_t p = 0; p < 3; p++) {
@@ -450,10 +459,15 @@ static void case_linear_tuned(void)
 }
 
 static const struct standin_case cases[] = {
-    {"linear_groups", case_linear_groups},     {"linear_slices", case_linear_slices},
-    {"linear_geometry", case_linear_geometry}, {"linear_batches", case_linear_batches},
-    {"linear_tuned", case_linear_tuned},       {"linear", case_linear},
-    {"linear_plain", case_linear_plain},       {"linear_pack", case_linear_pack},
+    {"linear_groups", case_linear_groups},
+    {"linear_slices", case_linear_slices},
+    {"linear_mixed", case_linear_mixed},
+    {"linear_geometry", case_linear_geometry},
+    {"linear_batches", case_linear_batches},
+    {"linear_tuned", case_linear_tuned},
+    {"linear", case_linear},
+    {"linear_plain", case_linear_plain},
+    {"linear_pack", case_linear_pack},
 };
 
 int main(void)

@@ -304,6 +304,8 @@ static void impossible_options_are_refused(void **state)
                  {{.context_tokens = -5}, "context"},
                  {{.chunk_tokens = -5}, "chunk"},
                  {{.max_sessions = 1 << 20}, "sessions"},
+                 {{.max_sessions = 4096, .context_tokens = 1 << 26, .pool_tokens = 64},
+                  "page tables of 4096 sessions"},
                  {{.kv_dtype = WEFT_Q4_K}, "KV cache"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         engine_error err = {""};

@@ -306,21 +306,35 @@ static void one_long_among_short(void **state)
     holds(*state, &c, 2e-4); // the LSE tells of a tile
 }
 
+enum { WIDE = 128, LONG_PAGE = 1024, LONG_PAGES = (1 << 14) + 9 };
+
+// The same numbers in pages 0 and 1 and in the last one.
+static void fill_ends(weft_context *context, uint16_t *plane)
+{
+    static const int64_t page = (int64_t)LONG_PAGE * WIDE, filled[] = {0, 1, LONG_PAGES - 1};
+    static uint16_t numbers[LONG_PAGE * WIDE];
+    for (int64_t i = 0; i < page; i++)
+        numbers[i] = weft__bf16_from_f32((float)(i * 31 % 199) / 199);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(
+            weft_copy(context, plane + filled[i] * page, numbers, sizeof numbers, NULL), WEFT_OK);
+}
+
 // Pages at both ends of a pool of 2^31 elements and some are filled, others are not written: the same keys give
 // the same bits.
 static void a_pool_of_more_than_2_31_elements(void **state)
 {
-    enum { WIDE = 128, LONG_PAGE = 1024, PAGES = (1 << 14) + 9, KEYS = 2 * LONG_PAGE };
+    enum { KEYS = 2 * LONG_PAGE };
     static const int64_t page = (int64_t)LONG_PAGE * WIDE;
-    static uint16_t numbers[LONG_PAGE * WIDE], q[WIDE];
+    static uint16_t q[WIDE];
     static float out[2][WIDE];
     const int32_t cu[2] = {0, 1}, kv_len = KEYS;
-    const int32_t tables[2][2] = {{PAGES - 1, 0}, {1, 0}};
+    const int32_t tables[2][2] = {{LONG_PAGES - 1, 0}, {1, 0}};
     weft_plan *plan;
     weft_memory_kind kind = WEFT_MEMORY_DEVICE;
     void *planes[2] = {NULL, NULL};
-    const size_t bytes = (size_t)(PAGES * page) * 2;
-    assert_true((PAGES - 1) * page > INT32_MAX);
+    const size_t bytes = (size_t)(LONG_PAGES * page) * 2;
+    assert_true((LONG_PAGES - 1) * page > INT32_MAX);
     for (int p = 0; p < 2; p++)
         if (weft_memory_allocate(*state, kind, bytes, &planes[p]) != WEFT_OK)
             skip();
@@ -334,23 +348,17 @@ static void a_pool_of_more_than_2_31_elements(void **state)
         .max_q_tokens = 1,
         .max_kv_len = KEYS};
     assert_int_equal(weft_attention_plan(*state, &desc, &plan), WEFT_OK);
-    for (int64_t i = 0; i < page; i++)
-        numbers[i] = weft__bf16_from_f32((float)(i * 31 % 199) / 199);
     for (int32_t i = 0; i < WIDE; i++)
         q[i] = weft__bf16_from_f32((float)(i % 5));
-    static const int32_t filled[] = {0, 1, PAGES - 1};
     for (int p = 0; p < 2; p++)
-        for (int i = 0; i < 3; i++)
-            assert_int_equal(weft_copy(*state, (uint16_t *)planes[p] + filled[i] * page, numbers,
-                                       sizeof numbers, NULL),
-                             WEFT_OK);
+        fill_ends(*state, planes[p]);
     const size_t workspace_bytes = weft_plan_workspace_bytes(plan) + 64;
     weft_attention_args args = {
         .size = sizeof args,
         .num_seqs = 1,
         .q = device_copy(*state, q, sizeof q),
         .out = device_room(*state, sizeof out[0]),
-        .pool = {.k.data = planes[0], .v.data = planes[1], .num_pages = PAGES},
+        .pool = {.k.data = planes[0], .v.data = planes[1], .num_pages = LONG_PAGES},
         .cu_q_lens = device_copy(*state, cu, sizeof cu),
         .kv_lens = device_copy(*state, &kv_len, sizeof kv_len),
         .page_table_stride = 2,

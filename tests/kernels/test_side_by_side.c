@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Contexts of one process side by side, each with a thread of its own: the same product again and again, to the
-// bit, whoever else works. On the device that WEFT_TEST_DEVICE names (cpu, cuda); of GPUs the first and the
+// Contexts of one process side by side, each with a thread of its own: the same product again and again, with the
+// bits that a context has alone, whoever else works. On the device that WEFT_TEST_DEVICE names (cpu, cuda); of GPUs the first and the
 // last, if there are several.
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <weft/device.h>
 
@@ -67,16 +68,9 @@ static void *multiply(void *argument)
     return NULL;
 }
 
-static void contexts_work_side_by_side(void **state)
+static void an_input(unsigned char *weights, float *x)
 {
-    (void)state;
-    static struct side sides[SIDES];
-    static unsigned char weights[ROWS * COLS / BLOCK * BLOCK_BYTES];
-    static float x[BATCH * COLS], row[COLS];
-    pthread_t threads[SIDES];
-    const weft_device device = on_gpu() ? WEFT_DEVICE_CUDA : WEFT_DEVICE_CPU;
-    const int32_t last = weft_device_count(device) - 1;
-    assert_true(last >= 0);
+    float row[COLS];
     for (int i = 0; i < BATCH * COLS; i++)
         x[i] = (float)(i * 37 % 101 - 50) / 50;
     for (int r = 0; r < ROWS; r++) {
@@ -86,23 +80,43 @@ static void contexts_work_side_by_side(void **state)
                                            weights + (size_t)r * (COLS / BLOCK * BLOCK_BYTES)),
                          WEFT_OK);
     }
+}
+
+static void all_equal(const struct side *side, const float *expected)
+{
+    if (side->why[0])
+        fail_msg("device %d: %s", side->desc.device_index, side->why);
+    for (int round = 0; round < ROUNDS; round++)
+        assert_memory_equal(side->y[round], expected, sizeof side->y[round]);
+}
+
+static void contexts_work_side_by_side(void **state)
+{
+    (void)state;
+    static struct side alone, sides[SIDES];
+    static unsigned char weights[ROWS * COLS / BLOCK * BLOCK_BYTES];
+    static float x[BATCH * COLS];
+    pthread_t threads[SIDES];
+    const weft_device device = on_gpu() ? WEFT_DEVICE_CUDA : WEFT_DEVICE_CPU;
+    const int32_t last = weft_device_count(device) - 1;
+    assert_true(last >= 0);
+    an_input(weights, x);
+    alone = (struct side){
+        .desc = {.size = sizeof(weft_context_desc), .device = device}, .weights = weights, .x = x};
+    multiply(&alone);
+    all_equal(&alone, alone.y[0]);
+    for (int i = 0; i < BATCH * ROWS; i++)
+        assert_true(alone.y[0][i] == alone.y[0][i]); // no NaN left of what was there before
     for (int i = 0; i < SIDES; i++) {
-        sides[i] = (struct side){.desc = {.size = sizeof(weft_context_desc),
-                                          .device = device,
-                                          .device_index = i ? last : 0},
-                                 .weights = weights,
-                                 .x = x};
+        sides[i] = alone;
+        sides[i].desc.device_index = i ? last : 0;
+        memset(sides[i].y, 0, sizeof sides[i].y);
         assert_int_equal(pthread_create(&threads[i], NULL, multiply, &sides[i]), 0);
     }
     for (int i = 0; i < SIDES; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
-    for (int i = 0; i < SIDES; i++) {
-        if (sides[i].why[0])
-            fail_msg("device %d: %s", sides[i].desc.device_index, sides[i].why);
-        for (int round = 0; round < ROUNDS; round++)
-            assert_memory_equal(sides[i].y[round], sides[0].y[0], sizeof sides[0].y[0]);
-    }
-    assert_true(sides[0].y[0][0] == sides[0].y[0][0]); // no NaN left of what was there before
+    for (int i = 0; i < SIDES; i++)
+        all_equal(&sides[i], alone.y[0]);
     print_message("devices %d and %d of %d\n", sides[0].desc.device_index,
                   sides[1].desc.device_index, last + 1);
 }

@@ -103,7 +103,7 @@ def main():
         assert metrics["requests_finished_total"] == 28 and metrics["requests_refused_total"] == 1, metrics
         assert metrics["requests_running"] == metrics["pages_used"] == 0, metrics
     kept(weft, model, names, scratch)
-    for bad in (["--model", f"a={model}", "--model", f"a={other}"], ["--model", f"a={model}", "--model", "b=/nowhere.gguf"], ["--model", "=x"], [model, "--model", f"a={model}"]):
+    for bad in (["--model", f"a={model}", "--model", f"a={other}"], ["--model", f"a={model}", "--model", "b=/nowhere.gguf"], ["--model", "=x"], [model, "--model", f"a={model}"], [model, "--cache-dir", broken]):
         assert subprocess.run([weft, "serve", *bad, "--port", "0"], capture_output=True, timeout=60).returncode in (1, 2), bad
     os.remove(other)
     os.remove(broken)

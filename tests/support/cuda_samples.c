@@ -69,11 +69,12 @@ static void small_operations(void)
                                    .rope = {.style = (weft_rope_style)style, .base = 10000}});
 }
 
-static void caches(void)
+static const weft_rope_params append_ropes[] = {
+    {.style = WEFT_ROPE_SPLIT_HALF, .base = 10000, .factor = 1},
+    {.style = WEFT_ROPE_INTERLEAVED, .base = 10000, .factor = 1}};
+
+static void appends(void)
 {
-    static const weft_rope_params ropes[] = {
-        {.style = WEFT_ROPE_SPLIT_HALF, .base = 10000, .factor = 1},
-        {.style = WEFT_ROPE_INTERLEAVED, .base = 10000, .factor = 1}};
     static const weft_dtype dtypes[] = {WEFT_F32, WEFT_F16, WEFT_BF16};
     for (int i = 0; i < 9; i++)
         ADD(kv, (weft_kv_append_desc){.max_tokens = 4,
@@ -88,7 +89,7 @@ static void caches(void)
                                                  .v_dim = 128,
                                                  .inner = 128,
                                                  .v_inner = 128},
-                                      .rope = i % 3 ? &ropes[i % 3 - 1] : NULL,
+                                      .rope = i % 3 ? &append_ropes[i % 3 - 1] : NULL,
                                       .num_q_heads = 32});
     static const weft_dtype blocks[] = {WEFT_Q8_0, WEFT_Q5_1, WEFT_Q5_0,
                                         WEFT_Q4_1, WEFT_Q4_0, WEFT_IQ4_NL};
@@ -104,10 +105,14 @@ static void caches(void)
                                                  .inner = 128,
                                                  .v_inner = 32,
                                                  .v_scaling = WEFT_KV_SCALING_TOKEN},
-                                      .rope = &ropes[i % 2],
+                                      .rope = &append_ropes[i % 2],
                                       .num_q_heads = 32});
         samples[num_samples - 1].seldom = i > 0;
     }
+}
+
+static void pages(void)
+{
     for (int mode = WEFT_PAGES_COPY; mode <= WEFT_PAGES_OWN; mode++)
         ADD(pages, (weft_pages_desc){.mode = (weft_pages_mode)mode,
                                      .max_pairs = 4,
@@ -119,6 +124,11 @@ static void caches(void)
                                                 .v_dim = 128,
                                                 .inner = 128,
                                                 .v_inner = 128}});
+}
+
+// Queries that grow with their position.
+static void growing_appends(void)
+{
     for (int i = 0; i < 2; i++)
         ADD(kv, (weft_kv_append_desc){.max_tokens = 4,
                                       .x_dtype = WEFT_F32,
@@ -438,7 +448,9 @@ int cuda_num_samples(void)
         linear_forms();
         mixtures();
         small_operations();
-        caches();
+        appends();
+        pages();
+        growing_appends();
         tokens();
     }
     return num_samples;

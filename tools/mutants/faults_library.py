@@ -430,7 +430,8 @@ fault("program-not-counted", "src/api/api_program.c",
       "    atomic_fetch_add_explicit(&context->runs, program->runs, memory_order_relaxed);\n", "",
       "runs of programs are not counted", "api_program")
 fault("program-of-another-thread", "src/api/api_program.c",
-      "return program && program->thread == &this_thread ? program : NULL;", "return program;",
+      "return recorder == &this_thread ? context->recording : NULL;",
+      "return recorder ? context->recording : NULL;",
       "other threads' runs are recorded", "api_program")
 fault("program-launched-open", "src/api/api_program.c",
       "    if (!program->ended)\n", "    if (false)\n",

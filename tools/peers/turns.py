@@ -73,22 +73,52 @@ def ratio_of(rows):
 
 def figures_of(rows, name):
     values = [row["figures"][name] for row in rows if name in row["figures"]]
-    return ", ".join(f"{value:.3g}" if value < 100 else f"{value:.0f}" for value in values) or "-"
+    return ", ".join(map(cell, values)) or "-"
+
+
+def cell(value):
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def median_of(rows, name):
+    return statistics.median(row["figures"][name] for row in rows if name in row["figures"])
+
+
+def things_of(rows):
+    """The turns of each thing."""
+    things = {}
+    for row in rows:
+        things.setdefault((row["what"], row["unit"]), []).append(row)
+    return things
+
+
+def said_of(head):
+    return f"Measured {head['date']} on {head['machine']}, commit `{head['commit']}`; {head['peers']}."
+
+
+def short_table(head, rows):
+    """Markdown: a row for each thing, medians of its turns, weft beside the best of its peers."""
+    lines = [said_of(head), "", "| | weft | best of the others | times as fast |", "|---|---|---|---|"]
+    for (what, unit), same in things_of(rows).items():
+        best = min if unit in LESS_IS_BETTER else max
+        theirs = {name: median_of(same, name) for row in same for name in row["figures"] if name != "weft"}
+        peer = best(theirs, key=theirs.get)
+        ratio = statistics.median(ratio for ratio in map(times, same) if ratio)
+        lines.append(f"| {what}, {unit} | {cell(median_of(same, 'weft'))} | {cell(theirs[peer])} {peer} | {ratio:.2f} |")
+    return lines
 
 
 def table(head, rows):
     """Markdown: a row for each thing, all turns of each program in its cell; where things have different peers, one column of them."""
-    things = {}
-    for row in rows:
-        things.setdefault((row["what"], row["unit"]), []).append(row)
+    things = things_of(rows)
     peers = list(dict.fromkeys(name for row in rows for name in row["figures"] if name != "weft"))
     alike = all(set(row["figures"]) == {"weft", *peers} for row in rows)
-    columns = ["weft", *(peers if alike else ["others"]), "weft is better by", "wanted"]
-    lines = [f"Measured {head['date']} on {head['machine']}, commit `{head['commit']}`; {head['peers']}.", "",
+    columns = ["weft", *(peers if alike else ["others"]), "times as fast", "wanted"]
+    lines = [said_of(head), "",
              "| | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]  # fmt: skip
     for (what, unit), same in things.items():
         theirs = [figures_of(same, name) for name in peers]
         if not alike:
-            theirs = ["; ".join(f"{name} {cell}" for name, cell in zip(peers, theirs) if cell != "-")]
+            theirs = ["; ".join(f"{name} {turns}" for name, turns in zip(peers, theirs) if turns != "-")]
         lines.append("| " + " | ".join([f"{what}, {unit}", figures_of(same, "weft"), *theirs, *ratio_of(same)]) + " |")
     return lines

@@ -309,6 +309,20 @@ DEVICE void minima_add(const struct tile_scales *scales, int32_t pairs, int32_t 
 
 #endif
 
+#if TILE_FINE
+
+// Sums of a tile, by the scales of its rows.
+DEVICE void fine_settle(const struct tile_scales *scales, const float part[SOME_ROWS / 2],
+                        float *acc)
+{
+#pragma unroll
+    for (int32_t i = 0; i < SOME_ROWS / 2; i++)
+        acc[i] =
+            fmaf(part[i], scales->d[i % 4 / 2] * (X_IN_PLACE && i % 4 / 2 ? 0.25f : 1.0f), acc[i]);
+}
+
+#endif
+
 // The products of TILES tiles of as many row blocks, `stride` bytes apart, of `pairs` pairs each, of MOST at most, with all rows of X,
 // whose sums are added to acc[tile][rows / 2]. Rows of X beyond the batch are whatever shared memory holds: nobody reads their results.
 template <int32_t MOST, int32_t TILES>
@@ -316,8 +330,7 @@ DEVICE void tiles_add(const struct tile_scales scales[TILES], const uint8_t *til
                       int32_t pairs, int32_t lane, const struct x_of_block *x, uint32_t top,
                       float *acc)
 {
-    const int32_t r = lane / 4, c = lane % 4;
-    (void)r;
+    const int32_t c = lane % 4;
 #if X_SUMS
 #pragma unroll
     for (int32_t t = 0; t < TILES; t++)
@@ -354,7 +367,7 @@ DEVICE void tiles_add(const struct tile_scales scales[TILES], const uint8_t *til
 #if SCALES_GIVEN
                 grid_given(&own_scales[t], 2 * p + h, lane, scale[t][h], add[t][h]);
 #else
-                unit_scales(&scales[t], pairs, p, h, r, scale[t][h], add[t][h]);
+                unit_scales(&scales[t], pairs, p, h, lane / 4, scale[t][h], add[t][h]);
 #endif
 #endif
         }
@@ -379,11 +392,7 @@ DEVICE void tiles_add(const struct tile_scales scales[TILES], const uint8_t *til
 #if TILE_FINE
 #pragma unroll
     for (int32_t t = 0; t < TILES; t++)
-#pragma unroll
-        for (int32_t i = 0; i < SOME_ROWS / 2; i++)
-            acc[t * (SOME_ROWS / 2) + i] =
-                fmaf(part[t][i], scales[t].d[i % 4 / 2] * (X_IN_PLACE && i % 4 / 2 ? 0.25f : 1.0f),
-                     acc[t * (SOME_ROWS / 2) + i]);
+        fine_settle(&scales[t], part[t], acc + t * (SOME_ROWS / 2));
 #endif
 }
 

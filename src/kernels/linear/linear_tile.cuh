@@ -330,6 +330,41 @@ DEVICE const uint8_t *unit_halves(const struct tile_scales *s, int32_t p, int32_
 }
 #endif
 
+#if TILE_SUPER && !TILE_GRID && !FORMAT_IS_TERNARY
+// unit_scales() where a block of 256 has bytes of scales.
+DEVICE void super_scales(const struct tile_scales *s, int32_t p, int32_t h, int32_t u,
+                         float scale[2][SIXTEENS], float add[2][SIXTEENS])
+{
+    (void)p, (void)h, (void)u, (void)add;
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+#if WEFT_FORMAT == FORMAT_Q4_K || WEFT_FORMAT == FORMAT_Q5_K
+        scale[i][0] = times_byte(s->d[i], u < 4 ? s->sc[i][0] : s->sc[i][1], u % 4, 0);
+        add[i][0] = times_byte(s->dmin[i], u < 4 ? s->m[i][0] : s->m[i][1], u % 4, 0);
+#elif WEFT_FORMAT == FORMAT_IQ4_XS
+        int32_t ls = (int32_t)((s->low[i] >> 4 * u & 15u) | (s->high[i] >> 2 * u & 3u) << 4) - 32;
+        scale[i][0] = s->d[i] * (float)ls;
+#else
+#pragma unroll
+        for (int32_t g = 0; g < 2; g++) {
+            uint32_t word = p < 2   ? p < 1 ? s->sc[i][0] : s->sc[i][1]
+                              : p < 3 ? s->sc[i][2]
+                                    : s->sc[i][3];
+            int32_t byte = 2 * h + g;
+#if WEFT_FORMAT == FORMAT_Q6_K
+            scale[i][g] = times_byte(s->d[i], word, byte, 128);
+#elif WEFT_FORMAT == FORMAT_Q3_K
+            scale[i][g] = times_byte(s->d[i], word, byte, 32);
+#else
+            scale[i][g] = times_byte(s->d[i], word & 0x0f0f0f0fu, byte, 0);
+            add[i][g] = times_byte(s->dmin[i], word >> 4 & 0x0f0f0f0fu, byte, 0);
+#endif
+        }
+#endif
+    }
+}
+#endif
+
 // Of unit h of pair p: the scale of row r [0] and r + 8 [1] per sixteen (or for all 32), and what is added.
 DEVICE void unit_scales(const struct tile_scales *s, int32_t pairs, int32_t p, int32_t h, int32_t r,
                         float scale[2][SIXTEENS], float add[2][SIXTEENS])
@@ -366,32 +401,7 @@ DEVICE void unit_scales(const struct tile_scales *s, int32_t pairs, int32_t p, i
         scale[i][0] = pair.x, add[i][0] = pair.y;
     }
 #else
-#pragma unroll
-    for (int32_t i = 0; i < 2; i++) {
-#if WEFT_FORMAT == FORMAT_Q4_K || WEFT_FORMAT == FORMAT_Q5_K
-        scale[i][0] = times_byte(s->d[i], u < 4 ? s->sc[i][0] : s->sc[i][1], u % 4, 0);
-        add[i][0] = times_byte(s->dmin[i], u < 4 ? s->m[i][0] : s->m[i][1], u % 4, 0);
-#elif WEFT_FORMAT == FORMAT_IQ4_XS
-        int32_t ls = (int32_t)((s->low[i] >> 4 * u & 15u) | (s->high[i] >> 2 * u & 3u) << 4) - 32;
-        scale[i][0] = s->d[i] * (float)ls;
-#else
-#pragma unroll
-        for (int32_t g = 0; g < 2; g++) {
-            uint32_t word = p < 2   ? p < 1 ? s->sc[i][0] : s->sc[i][1]
-                              : p < 3 ? s->sc[i][2]
-                                    : s->sc[i][3];
-            int32_t byte = 2 * h + g;
-#if WEFT_FORMAT == FORMAT_Q6_K
-            scale[i][g] = times_byte(s->d[i], word, byte, 128);
-#elif WEFT_FORMAT == FORMAT_Q3_K
-            scale[i][g] = times_byte(s->d[i], word, byte, 32);
-#else
-            scale[i][g] = times_byte(s->d[i], word & 0x0f0f0f0fu, byte, 0);
-            add[i][g] = times_byte(s->dmin[i], word >> 4 & 0x0f0f0f0fu, byte, 0);
-#endif
-        }
-#endif
-    }
+    super_scales(s, p, h, u, scale, add);
 #endif
 }
 
