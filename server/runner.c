@@ -413,6 +413,8 @@ server_runner *runner_start(engine_worker *worker, const server_options *options
         engine_fail(err, "connections cannot be watched");
     else if (runner->constraints)
         runner->scheduler = engine_scheduler_open(worker, options->max_waiting, err);
+    else if (runner->trie)
+        engine_fail(err, "not enough memory for the server");
     if (runner->scheduler)
         engine_scheduler_speculate(runner->scheduler, speculation);
     pthread_mutex_init(&runner->lock, NULL);

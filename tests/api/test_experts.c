@@ -230,6 +230,7 @@ static void adds_adapters(void **state)
     REFUSED(b_dtype, WEFT_Q8_0, "f32, f16 or bf16");
     REFUSED(a, NULL, "f32, f16 or bf16");
     REFUSED(rank, 0, "rank 0");
+    REFUSED(rank, RANK + 1, "and rank");
     REFUSED(place, WEFT_EXPERTS_PARTS, "part 3");
 #undef REFUSED
     l.args.num_adapters = 65;

@@ -344,12 +344,40 @@ static void wrong_sessions_are_refused(void **state)
     assert_refused(engine_profile_take(twice, SESSIONS + 1, 1, &err), "opened for 4");
     assert_refused(engine_profile_take(twice, 0, 1, &err), "at least one session");
     assert_refused(engine_profile_take(twice, 1, 0, &err), "one round");
+    const engine_sampling sampling = {.params = {.temperature = 0}};
+    engine_draw draws[2] = {{own, &sampling, 0}, {other, &sampling, 0}};
+    int32_t chosen[2];
+    assert_refused(engine_decode(worker, draws, 2, 1, chosen, &err), "another worker");
+    draws[1].session = own;
+    assert_refused(engine_decode(worker, draws, 2, 1, chosen, &err), "twice");
+    assert_refused(engine_decode(worker, draws, 1, CONTEXT - 3, chosen, &err), "do not fit");
     assert_int_equal(engine_session_length(own), 4);
     engine_profile *profile = engine_profile_take(twice, 1, 1, NULL);
     assert_non_null(profile);
     free(profile);
     engine_session_close(own);
     engine_session_close(other);
+}
+
+// It writes rows of logits that are those of others, who are not in it.
+static void a_profile_leaves_logits_of_others(void **state)
+{
+    (void)state;
+    engine_session *sessions[2] = {engine_session_open(worker, NULL),
+                                   engine_session_open(worker, NULL)};
+    engine_feed feeds[2] = {{.session = sessions[0], .ids = tokens, .count = 4},
+                            {.session = sessions[1], .ids = tokens + 4, .count = 4}};
+    bool more = false;
+    float *before = malloc((size_t)vocab * sizeof *before);
+    assert_non_null(before);
+    assert_true(engine_pass(worker, feeds, 2, &more, NULL));
+    memcpy(before, engine_session_logits(sessions[0]), (size_t)vocab * sizeof *before);
+    free(engine_profile_take(&sessions[1], 1, 1, NULL));
+    assert_memory_equal(engine_session_logits(sessions[0]), before, (size_t)vocab * sizeof *before);
+    assert_null(engine_session_logits(sessions[1]));
+    engine_session_close(sessions[0]);
+    engine_session_close(sessions[1]);
+    free(before);
 }
 
 static void shared_prefixes_are_read_once(void **state)
@@ -385,6 +413,7 @@ int main(void)
         cmocka_unit_test(a_full_pool_is_refused),
         cmocka_unit_test(samples_many_rows_as_one_by_one),
         cmocka_unit_test(wrong_sessions_are_refused),
+        cmocka_unit_test(a_profile_leaves_logits_of_others),
         cmocka_unit_test(shared_prefixes_are_read_once),
     };
     return cmocka_run_group_tests_name("passes", tests, write_model, remove_model);

@@ -185,6 +185,26 @@ static void what_is_written_is_not_found(void **state)
     close_worker(worker);
 }
 
+// Pages that a session goes on with stand where they stood, whatever it had behind them before.
+static void what_was_kept_is_found_behind_the_same(void **state)
+{
+    (void)state;
+    engine_worker *worker = start(8, true);
+    assert_non_null(worker);
+    engine_session *session = must_open_session(worker);
+    int32_t other[150];
+    memcpy(other, written.tokens, sizeof other);
+    other[PAGE] = (other[PAGE] + 1) % vocab;
+    read_in(session, written.tokens, 150);
+    assert_int_equal(read_in(session, other, 150), 150 - PAGE);
+    engine_session_close(session);
+    engine_session *second = must_open_session(worker);
+    assert_int_equal(read_in(second, other, 150), 150 - 2 * PAGE);
+    expect_logits(second);
+    engine_session_close(second);
+    close_worker(worker);
+}
+
 static void what_was_let_go_first_goes_first(void **state)
 {
     (void)state;
@@ -272,6 +292,7 @@ int main(void)
         cmocka_unit_test(pages_rest_in_order),
         cmocka_unit_test(sessions_find_what_others_left),
         cmocka_unit_test(what_is_written_is_not_found),
+        cmocka_unit_test(what_was_kept_is_found_behind_the_same),
         cmocka_unit_test(what_was_let_go_first_goes_first),
         cmocka_unit_test(nothing_is_ever_wrong),
         cmocka_unit_test(requests_find_what_others_left),
