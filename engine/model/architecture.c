@@ -364,6 +364,8 @@ static const model_architecture architectures[] = {
      .lines = post_norm_block},
     {"glm4", PAIRS, .needs = DENSE | POST_NORMS, .may = FUSED_QKV | QKV_BIAS | BIT(FFN_GATE_UP),
      .lines = post_norm_block},
+    {"chatglm", PAIRS, .needs = DENSE, .may = FUSED_QKV | QKV_BIAS | BIT(FFN_GATE_UP),
+     .lines = dense_block},
     {"qwen2moe", HALVES, .needs = ATTENDS | BIT(FFN_NORM), .may = QKV_BIAS,
      .sparse = MIXTURE | SHARED_FFN | BIT(SHARED_ROUTER), .lines = gated_shared_block},
     {"qwen3moe", HALVES, .traits = MODEL_NORMALISES_ROUTE,
