@@ -321,6 +321,7 @@ static const model_architecture architectures[] = {
     {"llama", PAIRS, .needs = DENSE, .may = FUSED_QKV | QKV_BIAS | BIT(ATTN_OUT_BIAS),
      .mixture = &mixtral, .lines = dense_block},
     {"mistral", PAIRS, .needs = DENSE, .lines = dense_block},
+    {"mistral3", PAIRS, .needs = DENSE, .lines = dense_block},
     {"qwen2", HALVES, .needs = DENSE | QKV_BIAS, .lines = dense_block},
     {"qwen3", HALVES, .needs = DENSE | QK_NORM, .may = QKV_BIAS | BIT(ATTN_OUT_BIAS),
      .lines = dense_block},
