@@ -92,13 +92,14 @@ WEFT__INLINE struct coming coming_behind(const struct weft__linear_call *call, i
     return c;
 }
 
+// The line of each last byte: where rows begin between lines, that of the first is the last of the block before.
 WEFT__INLINE void ask_block(const struct coming *c, int32_t b, int bytes)
 {
     const int64_t first = b / ACROSS * 16, k = b % ACROSS * BLOCK_COLS;
     const int64_t end = first + 16 < c->rows ? first + 16 : c->rows;
     for (int64_t r = first; r < end && k < c->columns; r++)
         for (int64_t i = k * bytes; i < (k + BLOCK_COLS) * bytes; i += 64)
-            __builtin_prefetch(c->from + r * c->stride_bytes + i, 0, 2);
+            __builtin_prefetch(c->from + r * c->stride_bytes + i + 63, 0, 2);
 }
 
 // Rows past the last repeat it and are not stored. What is missing of 32 columns is zero.
@@ -228,9 +229,8 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call
                 __builtin_prefetch(next_acc + begin * 2 * STEP_COLS + 64 * line);
         }
         const uint16_t *first = x[0] + begin * wide;
-        const __m512i(*w)[VECTORS] = chunk->w + begin / 2,
-              (*const w_end)[VECTORS] = chunk->w + end / 2;
-        for (; w < w_end; w++, first += 2)
+        __m512i(*w)[VECTORS] = chunk->w + begin / 2;
+        for (int64_t i = begin; i < end; i += 2, w++, first += 2)
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
                 const uint16_t *pair = sixes ? first + 32 * c : first + (x[c] - x[0]);
