@@ -161,7 +161,7 @@ step_golden() {
     {
         printf '%s\n' latent encoders adapters
         ls tests/golden/models | sed -n 's/\.safetensors$//p' | grep -v _lora | sed 's/^/logits /'
-        ls tests/golden/checkpoints | grep -vE '\.py$|^(gptq|awq|int8)' | sed 's/^/checkpoint /'
+        ls tests/golden/checkpoints | grep -vE '\.(py|safetensors)$|^(gptq|awq|int8)' | sed 's/^/checkpoint /'
     } | WEFT_TEST_DEVICE=cuda xargs -P "$(nproc)" -L 1 bash -c \
         'timeout 200 "$0/test_engine_$1" ${2:+"$2"} >"$OUT/golden/$1-$2" 2>&1; echo "exit $?" >>"$OUT/golden/$1-$2"' "$bin"
     for one in "$OUT"/golden/*; do

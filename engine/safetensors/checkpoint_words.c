@@ -38,7 +38,9 @@ static const struct {
      false},
     {{"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}, "superbpe", false, false},
     {{GPT_2}, "gpt-2", false, false},
+    {{GPT_2}, "mpt", false, true},
     {{"\\p{N}", GPT_2}, "smollm", false, false},
+    {{"\\p{N}", GPT_2}, "command-r", false, true},
 };
 
 typedef struct word_reader {

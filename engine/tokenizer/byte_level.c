@@ -25,7 +25,7 @@ static bool encode_word(encode_work *work, const char *word, size_t word_bytes)
 
 static bool encode_valid(encode_work *work, const char *text, size_t text_bytes)
 {
-    if (work->t->pre.rules->compose) {
+    if (work->t->pre.compose) {
         work->text.size_bytes = 0;
         if (!normalize_compose(text, text_bytes, &work->text))
             return encode_no_memory(work);

@@ -239,6 +239,9 @@ static const char *const ALIASES[][2] = {
     {"gpt3-finnish", "bloom"},
 };
 
+// Of these, those that bring text to NFC first where the rules do not. Source: the models' tokenizers in transformers.
+static const char *const COMPOSED[] = {"mpt", "olmo", "command-r"};
+
 #define OWN "patterns:"
 
 enum {
@@ -248,17 +251,20 @@ enum {
     UNMATCHED_WORD_BYTES = 1 << 20, // taken as one word where a limit was hit
 };
 
-static const pretokenizer_rules *find_rules(const char *name)
+static void find_rules(pretokenizer *p, const char *name)
 {
+    for (size_t i = 0; i < sizeof COMPOSED / sizeof COMPOSED[0]; i++)
+        p->compose |= strcmp(name, COMPOSED[i]) == 0;
     for (size_t i = 0; i < sizeof ALIASES / sizeof ALIASES[0]; i++) {
         if (strcmp(name, ALIASES[i][0]) == 0)
             name = ALIASES[i][1];
     }
     for (size_t i = 0; i < sizeof RULES / sizeof RULES[0]; i++) {
-        if (strcmp(name, RULES[i].name) == 0)
-            return &RULES[i];
+        if (strcmp(name, RULES[i].name) == 0) {
+            p->rules = &RULES[i];
+            p->compose |= RULES[i].compose;
+        }
     }
-    return NULL;
 }
 
 const char *pretokenizer_name_at(size_t n)
@@ -301,13 +307,16 @@ static bool read_own(pretokenizer *p, const char *name, engine_error *err)
         p->own.patterns[i] = line;
     }
     p->rules = &p->own;
+    p->compose = p->own.compose;
     return p->own.patterns[0] || engine_fail(err, "tokenizer: it brings no pattern");
 }
 
 bool pretokenizer_build(pretokenizer *p, const char *name, engine_error *err)
 {
     bool own = name && strncmp(name, OWN, sizeof OWN - 1) == 0;
-    p->rules = name && !own ? find_rules(name) : NULL;
+    p->rules = NULL;
+    if (name && !own)
+        find_rules(p, name);
     if (own ? !read_own(p, name, err) : !p->rules && !refuse_name(name, err))
         return false;
     for (int i = 0; i < PRETOKENIZER_STAGES && p->rules->patterns[i]; i++) {

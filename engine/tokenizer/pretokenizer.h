@@ -28,6 +28,7 @@ typedef struct pretokenizer_rules {
 
 typedef struct pretokenizer {
     const pretokenizer_rules *rules;
+    bool compose;           // the rules', or the name's
     pretokenizer_rules own; // where the file brings them
     char *text;             // of these
     pcre2_code *codes[PRETOKENIZER_STAGES];

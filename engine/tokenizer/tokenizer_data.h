@@ -15,7 +15,7 @@
 typedef struct unigram_model {
     special_trie pieces; // the normal ones
     float *scores;       // [vocab.count]
-    double unknown_score;
+    float unknown_score;
     charsmap charsmap;
 } unigram_model;
 

@@ -9,7 +9,8 @@
 
 enum { MAX_UNIGRAM_BYTES = 256 }; // of a piece; they are made of at most 16 characters
 
-static const double UNKNOWN_PENALTY = 10; // below the worst piece, as SentencePiece has it
+static const float LARGEST_SUM = 100000; // as SentencePiece has it since 0.2.2
+static const float UNKNOWN_PENALTY = 10; // below the worst piece, as SentencePiece has it
 
 bool unigram_build(unigram_model *model, const vocab *v, const tokenizer_spec *spec,
                    engine_error *err)
@@ -20,7 +21,7 @@ bool unigram_build(unigram_model *model, const vocab *v, const tokenizer_spec *s
     model->scores = engine_alloc(v->count, sizeof *model->scores);
     if (!model->scores)
         return engine_fail(err, "tokenizer: not enough memory for %zu scores", v->count);
-    double worst = INFINITY;
+    float worst = INFINITY;
     for (size_t id = 0; id < v->count; id++) {
         if (!isfinite(spec->scores[id]))
             return engine_fail(err, "tokenizer: piece %zu has no finite score; the file is damaged",
@@ -111,23 +112,37 @@ static bool normalise(encode_work *work, const char *text, size_t text_bytes)
 
 // --- the best way to cut ---------------------------------------------------------------------------------
 
-static void offer(unigram_place *place, double score, size_t start, int32_t id)
+static void offer(unigram_place *place, float score, size_t start, int32_t id)
 {
     if (place->start != UINT32_MAX && !(score > place->score))
         return;
-    *place = (unigram_place){(float)score, (uint32_t)start, id};
+    *place = (unigram_place){score, (uint32_t)start, id};
 }
 
-// places[i]: the best way to cut the first i bytes.
-static void search(const tokenizer *t, const char *word, size_t word_bytes, unigram_place *places)
+// Sums of long texts begin again at zero, so that they keep their digits.
+static void begin_again(unigram_place *places, size_t at, size_t word_bytes)
+{
+    float sum = places[at].score;
+    if (fabsf(sum) <= LARGEST_SUM)
+        return;
+    for (size_t i = at; i <= word_bytes && i - at <= MAX_UNIGRAM_BYTES; i++)
+        if (i == at || places[i].start != UINT32_MAX)
+            places[i].score -= sum;
+}
+
+// places[i]: the best way to cut the first i bytes of a word. Sums are those of SentencePiece, in single precision
+// and on from the words before, because how they are rounded decides between ways that score alike.
+static void search(const tokenizer *t, const char *word, size_t word_bytes, float sum,
+                   unigram_place *places)
 {
     const unigram_model *model = &t->unigram;
     for (size_t i = 0; i <= word_bytes; i++)
         places[i].start = UINT32_MAX;
-    places[0].score = 0;
+    places[0].score = sum;
     for (size_t at = 0, bytes; at < word_bytes; at += bytes) {
         bool alone = false;
         uint32_t node = 0;
+        begin_again(places, at, word_bytes);
         bytes = sentencepiece_character_bytes(word + at, word_bytes - at);
         for (size_t end = at; end < word_bytes;) {
             node = special_step(&model->pieces, node, (uint8_t)word[end++]);
@@ -161,7 +176,7 @@ static bool collect(encode_work *work, size_t word_bytes)
 }
 
 static bool encode_word(encode_work *work, const char *word, size_t word_bytes,
-                        size_t fragment_start)
+                        size_t fragment_start, float *sum)
 {
     if (work->place_room <= word_bytes) {
         unigram_place *places = engine_realloc(work->places, word_bytes + 1, sizeof *places);
@@ -170,7 +185,8 @@ static bool encode_word(encode_work *work, const char *word, size_t word_bytes,
         work->places = places;
         work->place_room = word_bytes + 1;
     }
-    search(work->t, word, word_bytes, work->places);
+    search(work->t, word, word_bytes, *sum, work->places);
+    *sum = work->places[word_bytes].score;
     return collect(work, word_bytes) ? encode_symbols(work, word, fragment_start)
                                      : encode_no_memory(work);
 }
@@ -178,11 +194,12 @@ static bool encode_word(encode_work *work, const char *word, size_t word_bytes,
 bool unigram_encode(encode_work *work, const char *text, size_t text_bytes)
 {
     size_t fragment_start = work->list->count;
+    float sum = 0;
     if (!normalise(work, text, text_bytes))
         return false;
     for (size_t start = 0; start < work->text.size_bytes;) {
         size_t end = sentencepiece_word_end(work->t, &work->text, start);
-        if (!encode_word(work, work->text.data + start, end - start, fragment_start))
+        if (!encode_word(work, work->text.data + start, end - start, fragment_start, &sum))
             return false;
         start = end;
     }

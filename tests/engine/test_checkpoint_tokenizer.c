@@ -137,13 +137,58 @@ static void patterns_mean_the_same(void **state)
         expect_pattern(others[i], NULL);
 }
 
+// The name that files have for what cuts text and brings it to NFC, or does not; and what it means when it is read.
+static void names_say_what_is_composed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *normalizer, *digits, *name;
+        int32_t ids[3]; // of an accent behind its letter: composed, both are one piece
+        size_t count;
+    } cases[] = {
+        {"null", "", "gpt-2", {0, 1, 2}, 3},
+        {"{\"type\": \"NFC\"}", "", "mpt", {5}, 1},
+        {"null", "{\"type\": \"Digits\", \"individual_digits\": true},", "smollm", {0, 1, 2}, 3},
+        {"{\"type\": \"NFC\"}",
+         "{\"type\": \"Digits\", \"individual_digits\": true},",
+         "command-r",
+         {5},
+         1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[1024];
+        engine_error err = {""};
+        gguf_string pre = {"", 0};
+        checkpoint_copy copy;
+        // e, the bytes CC and 81, and those of the accented letter, which merge
+        int length = snprintf(
+            json, sizeof json,
+            "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"e\": 0, \"\u00cc\": 1, \"\u0123\": 2, "
+            "\"\u00c3\": 3, \"\u00a9\": 4, \"\u00c3\u00a9\": 5}, \"merges\": [\"\u00c3 \u00a9\"]}, "
+            "\"normalizer\": %s, "
+            "\"pre_tokenizer\": "
+            "{\"type\": \"Sequence\", \"pretokenizers\": [%s {\"type\": \"ByteLevel\", "
+            "\"add_prefix_space\": false, \"use_regex\": true}]}}",
+            cases[i].normalizer, cases[i].digits);
+        checkpoint_copy_open(&copy, "qwen3_mlx");
+        checkpoint_copy_write(&copy, "tokenizer.json", json, (size_t)length);
+        gguf_file *file = model_file_open(copy.folder, &err);
+        if (!file)
+            fail_msg("%s", err.text);
+        assert_int_equal(gguf_get_string(file, "tokenizer.ggml.pre", &pre), GGUF_FOUND);
+        assert_true(gguf_string_equals(pre, cases[i].name));
+        gguf_close(file);
+        checkpoint_copy_close(&copy);
+        expect_encoding(json, "{}", "e\u0301", cases[i].ids, cases[i].count);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wordpiece_is_read),
-        cmocka_unit_test(unigram_is_read),
-        cmocka_unit_test(other_patterns_are_read),
-        cmocka_unit_test(patterns_mean_the_same),
+        cmocka_unit_test(wordpiece_is_read),          cmocka_unit_test(unigram_is_read),
+        cmocka_unit_test(other_patterns_are_read),    cmocka_unit_test(patterns_mean_the_same),
+        cmocka_unit_test(names_say_what_is_composed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@
 #include "engine/base/file_map.h"
 #include "engine/gguf/gguf.h"
 #include "engine/tokenizer/normalize.h"
-#include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/tokenizer_data.h"
 
 #define GOLDEN WEFT_TEST_GOLDEN "/tokenizer/"
 
@@ -111,8 +111,8 @@ static bool is_special_text(const tokenizer *t, int32_t id)
            tokenizer_find_special(t, piece.data, piece.size_bytes) == id;
 }
 
-// SentencePiece reads U+2581 as a space and puts a space behind special pieces, and qwen2 composes: such
-// texts come back changed.
+// SentencePiece reads U+2581 as a space and puts a space behind special pieces, and some names
+// compose: such texts come back changed.
 static bool comes_back(const tokenizer *t, const tokenizer_ids *list, tokenizer_bytes text)
 {
     if (tokenizer_get_kind(t) == TOKENIZER_SENTENCEPIECE) {
@@ -122,7 +122,7 @@ static bool comes_back(const tokenizer *t, const tokenizer_ids *list, tokenizer_
         }
         return memmem(text.data, text.size_bytes, "\xe2\x96\x81", 3) == NULL;
     }
-    for (size_t i = 0; i < text.size_bytes && strcmp(tokenizer_pre(t), "qwen2") == 0; i++) {
+    for (size_t i = 0; i < text.size_bytes && t->pre.compose; i++) {
         if ((unsigned char)text.data[i] >= 0x80)
             return false;
     }

@@ -123,20 +123,25 @@ static void words_are_those_of_the_package(void **state)
 static void files_know_them_by_more_names(void **state)
 {
     (void)state;
-    static const char *const names[][2] = {
-        {"llama3", "llama-bpe"},    {"deepseek-r1-qwen", "qwen2"},
-        {"starcoder", "smollm"},    {"llama4", "gpt-4o"},
-        {"command-r", "smollm"},    {"mpt", "gpt-2"},
-        {"chatglm-bpe", "dbrx"},    {"exaone", "smollm"},
-        {"poro-chat", "bloom"},     {"hunyuan-dense", "deepseek-v3"},
-        {"talkie", "gpt-4o"},       {"f2llmv2", "qwen2"},
-        {"jina-de", "gpt-2"},       {"jina-v5-nano", "llama-bpe"},
-        {"cohere2moe", "tiny_aya"}, {"hy_v4", "deepseek-v3"},
+    static const struct {
+        const char *name, *rules;
+        bool compose;
+    } names[] = {
+        {"llama3", "llama-bpe", false},    {"deepseek-r1-qwen", "qwen2", true},
+        {"starcoder", "smollm", false},    {"llama4", "gpt-4o", false},
+        {"command-r", "smollm", true},     {"mpt", "gpt-2", true},
+        {"olmo", "gpt-2", true},           {"phi-2", "gpt-2", false},
+        {"chatglm-bpe", "dbrx", false},    {"exaone", "smollm", false},
+        {"poro-chat", "bloom", false},     {"hunyuan-dense", "deepseek-v3", false},
+        {"talkie", "gpt-4o", false},       {"f2llmv2", "qwen2", true},
+        {"jina-de", "gpt-2", false},       {"jina-v5-nano", "llama-bpe", false},
+        {"cohere2moe", "tiny_aya", false}, {"hy_v4", "deepseek-v3", false},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         pretokenizer p = {0};
-        assert_true(pretokenizer_build(&p, names[i][0], NULL));
-        assert_string_equal(p.rules->name, names[i][1]);
+        assert_true(pretokenizer_build(&p, names[i].name, NULL));
+        assert_string_equal(p.rules->name, names[i].rules);
+        assert_int_equal(p.compose, names[i].compose);
         pretokenizer_free(&p);
     }
     pretokenizer p = {0};

@@ -35,6 +35,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen2MoeConfig, Qwen2Moe
 from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 import families
+import greedy
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -53,6 +54,8 @@ FAMILIES = {
     "llama": (LlamaForCausalLM, LlamaConfig(**SHAPE, tie_word_embeddings=True, rope_parameters=LLAMA3)),
     "qwen3_mlx": (Qwen3ForCausalLM, Qwen3Config(**SHAPE, head_dim=32, rope_parameters=PLAIN)),
     "qwen2_fp8": (Qwen2ForCausalLM, Qwen2Config(**SHAPE, rope_parameters=PLAIN)),
+    "qwen2": (Qwen2ForCausalLM, Qwen2Config(**families.SMALL, rope_parameters=PLAIN)),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config(**families.SMALL, head_dim=16, rope_parameters=PLAIN)),
     "qwen2_moe": (Qwen2MoeForCausalLM, Qwen2MoeConfig(
         **SHAPE, rope_parameters=PLAIN, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
         shared_expert_intermediate_size=48, norm_topk_prob=True)),
@@ -219,6 +222,7 @@ def write_shards(folder, stored):
 
 
 def main():
+    made = {}
     for family, (model_class, config) in FAMILIES.items():
         if sys.argv[1:] and family not in sys.argv[1:]:
             continue
@@ -247,6 +251,7 @@ def main():
             ids = tok.encode(TEXT).ids
             tokens = torch.tensor([ids])
             logits = model(tokens).logits[0]
+            made[family] = greedy.tokens_behind(model, ids)
         if family == "llama4":
             stored["vision_model.class_embedding"] = torch.ones(8)
             values = {"model_type": "llama4", "text_config": values | {"model_type": "llama4_text"}}
@@ -262,6 +267,7 @@ def main():
         file = GoldenFile()
         file.add("model", {"text": TEXT}, tokens=np.array(ids, np.int32), logits=logits)
         file.write(folder / "golden.safetensors")
+    greedy.keep(made)
 
 
 if __name__ == "__main__":

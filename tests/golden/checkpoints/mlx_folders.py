@@ -31,6 +31,7 @@ from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 import families
 import generate
+import greedy
 
 HERE = pathlib.Path(__file__).parent
 SHAPE = families.UNTIED | dict(hidden_size=64, intermediate_size=64)
@@ -138,6 +139,7 @@ def convert(name, source, to):
 
 
 def main():
+    made = {}
     for name, (family, model_class, config, *_) in MODELS.items():
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
@@ -166,12 +168,14 @@ def main():
             tok = generate.make_tokenizer(family)
             ids = tok.encode(generate.TEXT).ids
             logits = model(torch.tensor([ids])).logits[0]
+            made[name] = greedy.tokens_behind(model, ids)
         tok.save(str(folder / "tokenizer.json"), pretty=False)
         companion = {"bos_token": "<|begin|>", "eos_token": {"content": "<|end|>"}, "chat_template": "{{ 1 }}"}
         (folder / "tokenizer_config.json").write_text(json.dumps(companion, indent=1))
         file = generate.GoldenFile()
         file.add("model", {"text": generate.TEXT}, tokens=np.array(ids, np.int32), logits=logits)
         file.write(folder / "golden.safetensors")
+    greedy.keep(made)
 
 
 if __name__ == "__main__":

