@@ -17,9 +17,11 @@ static bool check(const engine_worker *worker, const engine_request_wish *wish, 
         return engine_fail(err, "the prompt is empty: give at least one token");
     if (wish->prompt_tokens > context || wish->prompt_tokens > pool)
         return engine_fail(err,
-                           "the prompt has %d tokens, the context holds %d: shorten it or choose a "
-                           "larger context (--ctx)",
-                           wish->prompt_tokens, pool < context ? (int32_t)pool : context);
+                           "the prompt has %d tokens, the %s holds %d: shorten it or choose a "
+                           "larger %s",
+                           wish->prompt_tokens, pool < context ? "KV pool" : "context",
+                           pool < context ? (int32_t)pool : context,
+                           pool < context ? "one (--pool)" : "context (--ctx)");
     if (wish->max_tokens < 0 || wish->top_logprobs < 0 || wish->top_logprobs > ENGINE_MAX_LOGPROBS)
         return engine_fail(err, "the number of tokens or of logprobs is out of range");
     for (int32_t i = 0; i < wish->prompt_tokens; i++)

@@ -117,22 +117,46 @@ static void bad_wishes_are_refused(void **state)
     engine_error err = {""};
     int32_t long_prompt[CONTEXT + 1] = {0}, wrong[] = {1 << 30};
     engine_bias bias = {-1, 1};
-    const engine_request_wish wishes[] = {
-        {.prompt = long_prompt, .prompt_tokens = 0},
-        {.prompt = long_prompt, .prompt_tokens = CONTEXT + 1},
-        {.prompt = wrong, .prompt_tokens = 1},
-        {.prompt = long_prompt, .prompt_tokens = 1, .max_tokens = -1},
-        {.prompt = long_prompt, .prompt_tokens = 1, .top_logprobs = ENGINE_MAX_LOGPROBS + 1},
-        {.prompt = long_prompt, .prompt_tokens = 1, .biases = &bias, .bias_count = 1},
+    const struct {
+        engine_request_wish wish;
+        const char *words;
+    } cases[] = {
+        {{.prompt = long_prompt, .prompt_tokens = 0}, "empty"},
+        {{.prompt = long_prompt, .prompt_tokens = CONTEXT + 1}, "larger context (--ctx)"},
+        {{.prompt = wrong, .prompt_tokens = 1}, "outside the vocabulary"},
+        {{.prompt = long_prompt, .prompt_tokens = 1, .max_tokens = -1}, "out of range"},
+        {{.prompt = long_prompt, .prompt_tokens = 1, .top_logprobs = ENGINE_MAX_LOGPROBS + 1},
+         "out of range"},
+        {{.prompt = long_prompt, .prompt_tokens = 1, .biases = &bias, .bias_count = 1}, "bias"},
     };
-    for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         err.text[0] = '\0';
-        assert_null(engine_scheduler_submit(s, &wishes[i], &err));
-        assert_true(err.text[0] != '\0');
+        assert_null(engine_scheduler_submit(s, &cases[i].wish, &err));
+        if (!strstr(err.text, cases[i].words))
+            fail_msg("'%s' does not say '%s'", err.text, cases[i].words);
     }
     assert_false(engine_scheduler_step(s));
     engine_scheduler_close(s);
     assert_null(engine_scheduler_open(worker, -1, &err));
+}
+
+// Where the pool holds less than the context, a larger context would not help.
+static void prompts_beyond_the_pool_are_refused(void **state)
+{
+    (void)state;
+    enum { POOL = 64 };
+    const engine_options options = {.context_tokens = CONTEXT, .pool_tokens = POOL};
+    engine_error err = {""};
+    int32_t long_prompt[POOL + 1] = {0};
+    const engine_request_wish wish = {.prompt = long_prompt, .prompt_tokens = POOL + 1};
+    engine_worker *small = open_worker_of(model, &options, &err);
+    assert_non_null(small);
+    engine_scheduler *s = engine_scheduler_open(small, 0, &err);
+    assert_non_null(s);
+    assert_null(engine_scheduler_submit(s, &wish, &err));
+    assert_non_null(strstr(err.text, "the KV pool holds 64: shorten it or choose a larger one"));
+    engine_scheduler_close(s);
+    engine_worker_close(small);
 }
 
 int main(void)
@@ -140,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(biases_and_logprobs),
         cmocka_unit_test(bad_wishes_are_refused),
+        cmocka_unit_test(prompts_beyond_the_pool_are_refused),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }
