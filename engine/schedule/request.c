@@ -219,8 +219,8 @@ static double measure(engine_request *request, const float *logits, int32_t voca
 static void add_logprobs(engine_request *request, engine_token *token)
 {
     engine_session *session = request->session;
-    const float *logits = engine_session_logits(session);
-    if (!request->wish.logprobs || !logits)
+    const float *logits = request->wish.logprobs ? engine_session_logits(session) : NULL;
+    if (!logits)
         return;
     double all =
         measure(request, logits, session->worker->model->config.vocab, &token->likeliest_count);

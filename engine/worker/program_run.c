@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <math.h>
+#include <string.h>
 
 #include "engine/worker/program_steps.h"
 
@@ -219,10 +220,26 @@ bool program_not_finite(engine_error *err)
                             "or was converted badly, get another");
 }
 
+// The sampler takes NaN for impossible and chooses such a token only if there is no other. All rows are waited for at once.
+static bool are_finite(model_program *program, const float *logits, int32_t rows,
+                       const int32_t *tokens, engine_error *err)
+{
+    const size_t vocab = (size_t)program->config->vocab;
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; status == WEFT_OK && i < rows; i++)
+        status = weft_copy(program->context, &program->picked[i],
+                           logits + (size_t)i * vocab + tokens[i], sizeof *program->picked, NULL);
+    if (status != WEFT_OK || wait_for(program) != WEFT_OK)
+        return engine_fail(err, "sampling failed: %s", weft_error_text(program->context));
+    for (int32_t i = 0; i < rows; i++)
+        if (!isfinite(program->picked[i]))
+            return program_not_finite(err);
+    return true;
+}
+
 bool model_program_sample(model_program *program, const float *logits, int32_t rows,
                           const weft_sample_params *params, int32_t *tokens, engine_error *err)
 {
-    size_t vocab = (size_t)program->config->vocab;
     program_step *step = &program->sample.steps[0];
     step->args.sample.logits = logits;
     step->args.sample.params = params;
@@ -231,19 +248,11 @@ bool model_program_sample(model_program *program, const float *logits, int32_t r
     step->args.sample.logprobs = NULL;
     program->counts.runs++;
     if (program_run_step(step, rows) != WEFT_OK ||
-        program_read_back(program, tokens, program->sampled, (size_t)rows * sizeof *tokens) !=
-            WEFT_OK)
+        program_read_back(program, program->drawn, program->sampled,
+                          (size_t)rows * sizeof *tokens) != WEFT_OK)
         return engine_fail(err, "sampling failed: %s", weft_error_text(program->context));
-    for (int32_t i = 0; i < rows; i++) {
-        // The sampler takes NaN for impossible and chooses such a token only if there is no other.
-        float chosen;
-        const float *at = logits + (size_t)i * vocab + tokens[i];
-        if (program_read_back(program, &chosen, at, sizeof chosen) != WEFT_OK)
-            return engine_fail(err, "sampling failed: %s", weft_error_text(program->context));
-        if (!isfinite(chosen))
-            return program_not_finite(err);
-    }
-    return true;
+    memcpy(tokens, program->drawn, (size_t)rows * sizeof *tokens);
+    return are_finite(program, logits, rows, tokens, err);
 }
 
 const program_inputs *model_program_inputs(model_program *program)

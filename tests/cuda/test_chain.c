@@ -97,10 +97,42 @@ static void chains_are_launches_of_one_graph(void **state)
     assert_int_equal(standin->live_graphs, 0);
 }
 
+// Tokens of requests are drawn together: the device is waited for before its inputs are written, for the tokens and for their
+// logits, however many requests there are.
+static void requests_wait_together(void **state)
+{
+    (void)state;
+    enum { PROMPT = 4 };
+    const engine_options options = {.device = WEFT_DEVICE_CUDA, .max_sessions = SESSIONS};
+    const int32_t prompt[PROMPT] = {5, 6, 7, 8};
+    const engine_request_wish wish = {
+        .prompt = prompt, .prompt_tokens = PROMPT, .max_tokens = 32, .ignore_end = true};
+    engine_model *model = engine_model_open(WEFT_TEST_GOLDEN "/../../models/demo.gguf", &err);
+    engine_worker *worker = model ? engine_worker_open(model, &options, &err) : NULL;
+    engine_scheduler *s = worker ? engine_scheduler_open(worker, 0, &err) : NULL;
+    if (!s)
+        fail_msg("%s", err.text);
+    for (int i = 0; i < SESSIONS; i++)
+        assert_non_null(engine_scheduler_submit(s, &wish, &err));
+    for (int i = 0; i < 4; i++) // the last of these decode, as a graph that is there
+        assert_true(engine_scheduler_step(s));
+    engine_scheduler_info before, after;
+    engine_scheduler_describe(s, &before);
+    const int64_t waits = standin->synchronisations;
+    assert_true(engine_scheduler_step(s));
+    engine_scheduler_describe(s, &after);
+    assert_int_equal(after.generated_tokens - before.generated_tokens, SESSIONS);
+    assert_int_equal(standin->synchronisations - waits, 3);
+    engine_scheduler_close(s);
+    engine_worker_close(worker);
+    engine_model_close(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(chains_are_launches_of_one_graph),
-                                       cmocka_unit_test(a_layer_has_one_launch_of_attention)};
+                                       cmocka_unit_test(a_layer_has_one_launch_of_attention),
+                                       cmocka_unit_test(requests_wait_together)};
     setenv("WEFT_CUDA_DRIVER", WEFT_TEST_STANDIN, 1);
     setenv("WEFT_CUDA_NVRTC", WEFT_TEST_STANDIN, 1);
     setenv("WEFT_CACHE_DIR", "/nowhere", 1);

@@ -380,6 +380,34 @@ static void a_profile_leaves_logits_of_others(void **state)
     free(before);
 }
 
+// What a device makes is waited for once for the tokens of all rows and once for their logits, however many rows there are.
+static void rows_are_drawn_together(void **state)
+{
+    (void)state;
+    const engine_sampling sampling = {.params = {.temperature = 0}};
+    engine_session *sessions[SESSIONS];
+    engine_feed feeds[SESSIONS];
+    engine_draw draws[SESSIONS], alone;
+    engine_worker_info before, after;
+    for (int32_t i = 0; i < SESSIONS; i++) {
+        sessions[i] = engine_session_open(worker, NULL);
+        feeds[i] = (engine_feed){.session = sessions[i], .ids = tokens + i, .count = 3};
+        draws[i] = (engine_draw){.session = sessions[i], .sampling = &sampling};
+    }
+    bool more = false;
+    assert_true(engine_pass(worker, feeds, SESSIONS, &more, NULL) && !more);
+    engine_worker_describe(worker, &before);
+    assert_true(engine_sample_all(worker, draws, SESSIONS, NULL));
+    engine_worker_describe(worker, &after);
+    assert_int_equal(after.waits - before.waits, 2);
+    for (int32_t i = 0; i < SESSIONS; i++) {
+        alone = (engine_draw){.session = sessions[i], .sampling = &sampling};
+        assert_true(engine_sample_all(worker, &alone, 1, NULL));
+        assert_int_equal(alone.token, draws[i].token);
+        engine_session_close(sessions[i]);
+    }
+}
+
 static void shared_prefixes_are_read_once(void **state)
 {
     (void)state;
@@ -414,6 +442,7 @@ int main(void)
         cmocka_unit_test(samples_many_rows_as_one_by_one),
         cmocka_unit_test(wrong_sessions_are_refused),
         cmocka_unit_test(a_profile_leaves_logits_of_others),
+        cmocka_unit_test(rows_are_drawn_together),
         cmocka_unit_test(shared_prefixes_are_read_once),
     };
     return cmocka_run_group_tests_name("passes", tests, write_model, remove_model);
