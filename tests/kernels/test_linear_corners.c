@@ -271,6 +271,21 @@ static void long_rows_by_some(void **state)
     }
 }
 
+// More panels than stay in the second cache, by more rows of X than a tile: one thread has them all in a call.
+static void panels_in_parts(void **state)
+{
+    (void)state;
+    static const int64_t held[] = {0, 63, 64, 76};
+    struct problem p = begin(WEFT_Q8_0, 77, 4352, 65, ANY_VALUE);
+    run_on(contexts[0], &p, p.y);
+    p.packed = p.has_layout;
+    if (p.packed)
+        run_everywhere(&p);
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        expect_row(&p, held[i]);
+    end(&p);
+}
+
 static void ends_of_scales(void **state)
 {
     (void)state;
@@ -293,9 +308,8 @@ static void ends_of_scales(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_rows_of_a_vocabulary),
-        cmocka_unit_test(ends_of_extents_and_values),
-        cmocka_unit_test(long_rows_by_some),
+        cmocka_unit_test(the_rows_of_a_vocabulary), cmocka_unit_test(ends_of_extents_and_values),
+        cmocka_unit_test(long_rows_by_some),        cmocka_unit_test(panels_in_parts),
         cmocka_unit_test(ends_of_scales),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -14,6 +14,7 @@ enum {
     PANELS = 2,         // that share a row of X among many
     AHEAD = 512,        // columns of X
     AHEAD_BYTES = 8192, // of weights, for few rows of X
+    NEAR_BYTES = 320 * 1024, // of panels that several tiles of X share
 };
 
 WEFT__INLINE __m512i four(const int8_t *x)
@@ -349,13 +350,6 @@ static void fold(struct sums *sums, int cols)
     clear(sums->acc, cols);
 }
 
-// What the sums of a row of X by a panel come to.
-WEFT__INLINE __m512 sum_of(const struct sums *sums, int c, int panel, struct format f)
-{
-    return f.chunks ? sums->total[c][panel]
-                    : _mm512_add_ps(sums->total[c][panel], sums->acc[c][panel]);
-}
-
 // Stores what the sums come to.
 WEFT__INLINE void store_sums(const struct weft__linear_call *call, const struct sums *sums,
                              int64_t row, int64_t row1, int panels, int32_t col, int32_t cols,
@@ -368,9 +362,10 @@ WEFT__INLINE void store_sums(const struct weft__linear_call *call, const struct 
         WEFT__UNROLL for (int j = 0; j < panels; j++)
         {
             const int64_t at = row + j * WEFT__PACKED_ROWS, left = row1 - at;
+            const __m512 sum =
+                f.chunks ? sums->total[c][j] : _mm512_add_ps(sums->total[c][j], sums->acc[c][j]);
             weft__linear_store_lanes(call, col + c, at,
-                                     left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS,
-                                     sum_of(sums, c, j, f));
+                                     left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS, sum);
         }
     }
 }
@@ -427,15 +422,21 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
     }
 }
 
-// Rows of X go in tiles of equal size. `few`: there may be so few that their sums stay in registers.
+// Rows of X go in tiles of equal size, and pass over panels that stay in the second cache. `few`: there may be so few that
+// their sums stay in registers.
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
                            bool few, struct format f)
 {
     const int32_t tiles = (call->batch + TILE - 1) / TILE;
     const int32_t tile = (call->batch + tiles - 1) / tiles;
-    for (int32_t col = 0; col < call->batch; col += tile)
-        multiply_rows(call, row0, row1, col, call->batch - col < tile ? call->batch - col : tile,
-                      few, f);
+    const int64_t panel_bytes = weft__packed_panel_bytes(weft__packed_shape(f.dtype), call->cols);
+    const int64_t bytes = (row1 - row0) * panel_bytes / WEFT__PACKED_ROWS,
+                  parts = tiles > 1 ? bytes / NEAR_BYTES + 1 : 1, step = PANELS * WEFT__PACKED_ROWS;
+    const int64_t rows = (row1 - row0 + parts * step - 1) / (parts * step) * step;
+    for (int64_t row = row0; row < row1; row += rows)
+        for (int32_t col = 0; col < call->batch; col += tile)
+            multiply_rows(call, row, row1 - row < rows ? row1 : row + rows, col,
+                          call->batch - col < tile ? call->batch - col : tile, few, f);
 }
 
 #define PACKED_NAMED(name, ID, few, ...)                                                           \
