@@ -163,8 +163,12 @@ static void read_window(key_reader *reader, model_config *config)
 static void read_units(key_reader *reader, model_config *config)
 {
     enum { LENGTH = 8192, EXPERTS_WITHOUT_UNITS = 128 };
-    if (!(config->architecture->traits & MODEL_QUERIES_GROW))
+    if (!(config->architecture->traits & MODEL_QUERIES_GROW)) {
+        if (read_float(reader, "attention.temperature_scale", 0) != 0)
+            reader->failed = !engine_fail(reader->err, "queries that grow with the position "
+                                                       "(Ministral 3) cannot run yet");
         return;
+    }
     config->q_growth_length = read_int(reader, "attention.temperature_length", LENGTH);
     config->q_growth = read_float(reader, "attention.temperature_scale", 0.1f);
     config->unit_heads =

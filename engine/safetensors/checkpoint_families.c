@@ -35,6 +35,7 @@ static const checkpoint_family families[] = {
     {"phi3", "phi3", .halves = false},
     {"olmo2", "olmo2", .post_norms = true},
     {"granite", "granite", .halves = true},
+    {"glm", "chatglm", .halves = false},
     {"glm4", "glm4", .halves = false},
     {"smollm3", "smollm3", .halves = true, .unrotated_period = 4},
     {"exaone", "exaone", .defaults = "{\"rms_norm_eps\": 1e-5}"},

@@ -17,31 +17,21 @@
 #include "tests/support/checkpoint_run.h"
 #include "tests/support/open_worker.h"
 
-static const char *const models[] = {"llama",         "qwen3_mlx",
-                                     "qwen2_fp8",     "qwen2_moe",
-                                     "mixtral",       "gemma",
-                                     "gemma2",        "gemma3_text",
-                                     "phi3",          "olmo2",
-                                     "granite",       "glm4",
-                                     "smollm3",       "cohere",
-                                     "cohere2",       "phi",
-                                     "phi3_long",     "stablelm",
-                                     "starcoder2",    "gpt2",
-                                     "gpt_neox",      "falcon",
-                                     "falcon_new",    "exaone",
-                                     "exaone4",       "minicpm",
-                                     "dots1",         "deepseek_v2",
-                                     "deepseek_v3",   "gpt_oss",
-                                     "gpt_oss_bf16",  "gemma3",
-                                     "llama4",        "llama4_text",
-                                     "mistral",       "qwen3_moe",
-                                     "olmoe",         "qwen3_moe_mlx",
-                                     "mixtral_mlx",   "olmoe_mlx",
-                                     "gpt_oss_mlx",   "deepseek_v3_mlx",
-                                     "phi3_mlx",      "qwen3_moe_mxfp4",
-                                     "qwen3_mxfp8",   "qwen3_nvfp4",
-                                     "qwen3_moe_fp8", "deepseek_v3_moe_fp8",
-                                     "qwen2",         "qwen3"};
+static const char *const models[] = {
+    "llama",       "qwen3_mlx",       "qwen2_fp8",     "qwen2_moe",
+    "mixtral",     "gemma",           "gemma2",        "gemma3_text",
+    "phi3",        "olmo2",           "granite",       "glm4",
+    "smollm3",     "cohere",          "cohere2",       "phi",
+    "phi3_long",   "stablelm",        "starcoder2",    "gpt2",
+    "gpt_neox",    "falcon",          "falcon_new",    "exaone",
+    "exaone4",     "minicpm",         "dots1",         "deepseek_v2",
+    "deepseek_v3", "gpt_oss",         "gpt_oss_bf16",  "gemma3",
+    "llama4",      "llama4_text",     "mistral",       "qwen3_moe",
+    "olmoe",       "qwen3_moe_mlx",   "mixtral_mlx",   "olmoe_mlx",
+    "gpt_oss_mlx", "deepseek_v3_mlx", "phi3_mlx",      "qwen3_moe_mxfp4",
+    "qwen3_mxfp8", "qwen3_nvfp4",     "qwen3_moe_fp8", "deepseek_v3_moe_fp8",
+    "qwen2",       "qwen3",           "glm",
+};
 enum { MODEL_COUNT = sizeof models / sizeof *models, MAX_TOKENS = 256 };
 
 static void logits_equal_transformers(void **state)

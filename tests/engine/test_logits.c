@@ -34,6 +34,7 @@ static const char *const names[] = {
     "deepseek3_f32",    "deepseek3_q4_0",    "gpt2_f32",           "falcon40b_f32",
     "neoxrows_f32",     "minicpm_f32",       "minicpmkeys_f32",    "exaone_f32",
     "exaone4_f32",      "exaone4small_f32",  "llama4_f32",         "llama4large_f32",
+    "chatglm_f32",
 };
 enum { NUM_NAMES = sizeof names / sizeof names[0] };
 

@@ -105,6 +105,7 @@ static void smallest_models_run(void **state)
         {.architecture = "llama", .matrix_type = 0, .dim = 8},
         {.architecture = "qwen3", .matrix_type = 1, .dim = 8},
         {.architecture = "mistral", .matrix_type = 2, .dim = 32},
+        {.architecture = "mistral3", .matrix_type = 2, .dim = 32},
         {.architecture = "llama", .matrix_type = 2, .dim = 32, .experts = 3},
         // A vector is a vector also if its second dimension is written out.
         {.architecture = "llama", .matrix_type = 0, .dim = 8, .norms_in_f16 = true}};
@@ -129,6 +130,9 @@ static void unknown_architectures_are_refused(void **state)
     w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "qwen3next", .dim = 8});
     refuse_writer(&w, "architecture 'qwen3next' cannot run: three of its layers in four are no "
                       "attention but a recurrence with a state (Gated DeltaNet)");
+    w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "mistral3", .dim = 8});
+    gguf_writer_f32(&w, "mistral3.attention.temperature_scale", 0.1f);
+    refuse_writer(&w, "queries that grow with the position (Ministral 3) cannot run yet");
     refuse_edited("general.architecture", "general.architectuur", "general.architecture");
     w = gguf_tiny_model(&(gguf_tiny_shape){.architecture = "clip", .dim = 8});
     refuse_writer(&w, "is the part of a model that sees or hears");

@@ -258,6 +258,19 @@ static void ends_of_extents_and_values(void **state)
                 }
 }
 
+// Rows of 16-bit weights of which the second cache holds eight, not sixteen, by some rows of X.
+static void long_rows_by_some(void **state)
+{
+    (void)state;
+    static const weft_dtype formats[] = {WEFT_BF16, WEFT_F16};
+    static const int32_t batches[] = {36, 11};
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        struct problem p = begin(formats[f], 27, 4105, batches[f], ANY_VALUE);
+        hold(&p);
+        end(&p);
+    }
+}
+
 static void ends_of_scales(void **state)
 {
     (void)state;
@@ -282,6 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_rows_of_a_vocabulary),
         cmocka_unit_test(ends_of_extents_and_values),
+        cmocka_unit_test(long_rows_by_some),
         cmocka_unit_test(ends_of_scales),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -193,7 +193,7 @@ fault("vnni-second-tile", "src/kernels/linear/linear_gemm_avx512.h",
       "for (int32_t col = 0; col < call->batch; col += tile)", "for (int32_t col = 0; col < 1; col += tile)",
       "a second tile of the batch is left out", *VP)
 fault("bf16-place-in-six", "src/kernels/linear/linear_bf16_avx512bf16.c",
-      "m % STEP_COLS * 2;", "(m + 1) % STEP_COLS * 2;",
+      "r % STEP_COLS * 32,", "(r + 1) % STEP_COLS * 32,",
       "a row of X takes the place of its neighbour in the six", *BF)
 fault("bf16-second-tile", "src/kernels/linear/linear_bf16_avx512bf16.c",
       "for (int32_t col = 0; col < call->batch; col += tile)", "for (int32_t col = 0; col < 1; col += tile)",
@@ -203,6 +203,16 @@ fault("bf16-third-of-tail", "src/kernels/linear/linear_bf16_avx512bf16.c",
       "a third row of X after the sixes is left out", *BF)
 fault("bf16-rows-repeat-none", "src/kernels/linear/linear_bf16_avx512bf16.c",
       "(col + (c < there ? c : there - 1)) * stride + k", "(col + (c < there ? 0 : there - 1)) * stride + k",
+      "rows of X that lie one after another are the first of their step",
+      "weft-check --variant linear_f16_bf16_rows_avx512bf16 --cases 20")
+fault("bf16-lines-last-chunk", "src/kernels/linear/linear_bf16_lines_avx512.h",
+      "chunk->k ? _mm512_add_ps(*to, acc[c][r]) : acc[c][r];", "acc[c][r];",
+      "some rows of X have the last columns' sum alone", *BF)
+fault("bf16-lines-first-half", "src/kernels/linear/linear_bf16_lines_avx512.h",
+      "lines_rows(p, call, at + first, first,", "lines_rows(p, call, at, first,",
+      "of sixteen long rows of W the first eight are taken twice", "kernels_linear_corners")
+fault("bf16-lines-repeat-none", "src/kernels/linear/linear_bf16_lines_avx512.h",
+      "col + c < call->batch ? col + c : call->batch - 1", "col + c < call->batch ? col : call->batch - 1",
       "rows of X that lie one after another are the first of their step",
       "weft-check --variant linear_f16_bf16_rows_avx512bf16 --cases 20")
 fault("bf16-taken-for-the-first", "src/backend/cpu/cpu_linear_run.c",

@@ -48,6 +48,7 @@ static struct weft__linear_call call_of(const struct weft__experts_work *work, i
         .asks_far = weft__cpu_asks(work->cpu, args->packed, starts[e + 1] - starts[e]),
         .many = weft__linear_many(starts[e + 1] - starts[e], work->desc->flags),
         .batch = starts[e + 1] - starts[e],
+        .run_batch = starts[e + 1] - starts[e],
         .alpha = 1,
         .y = (down                     ? work->results
               : p == WEFT_EXPERTS_GATE ? work->between

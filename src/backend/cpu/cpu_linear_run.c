@@ -25,6 +25,7 @@ static struct weft__linear_call call_of(struct weft__cpu_linear_work *work, int3
         .asks_far = weft__cpu_asks(work->cpu, work->kernels[p]->pack, work->args->batch),
         .many = weft__linear_many(work->args->batch, work->desc->flags),
         .batch = work->args->batch,
+        .run_batch = work->args->batch,
         .alpha = work->args->alpha,
         .x_scale = work->x_scale,
         .x = work->x,

@@ -8,11 +8,10 @@
 //      acc[row of X][vector] 16 rows of f32, kept over the chunks
 //
 // All rows of a batch share a panel, so that W is read and turned once. Where X is made for one matrix, six rows of it
-// lie in one another: what a step reads is one stream.
+// lie in one another, 32 columns of each by turns: what a step reads is one stream.
 //
-// A few rows of X wait for memory anyway: they stay f32.
-#include "src/kernels/linear/linear_bf16_avx512.h"
-#include "src/kernels/linear/linear_store.h"
+// Some rows of X are multiplied without turning W (linear_bf16_lines_avx512.h). A few wait for memory anyway: they stay f32.
+#include "src/kernels/linear/linear_bf16_lines_avx512.h"
 
 enum {
     VECTORS = 4,
@@ -33,83 +32,22 @@ struct panel {
     float results[STEP_COLS][PANEL_ROWS];
 };
 
-// A row that lies in five others.
-static void narrow_one(const void *x, weft_dtype dtype, int64_t at, int64_t cols, int32_t m,
-                       uint16_t *to, int64_t stride)
+// A row, 32 columns `step` elements behind one another.
+WEFT__INLINE void narrow_one(const void *x, weft_dtype dtype, int64_t at, int64_t cols,
+                             uint16_t *to, int64_t step)
 {
-    to += m / STEP_COLS * STEP_COLS * stride + m % STEP_COLS * 2;
-    for (int64_t i = 0; i < cols; i += 32, to += 32 * STEP_COLS) {
-        uint16_t pairs[16][2];
-        _mm512_storeu_si512(pairs, bf16_row(x, dtype, at + i, cols - i));
-        for (int n = 0; n < 16; n++)
-            memcpy(to + n * 2 * STEP_COLS, pairs[n], sizeof pairs[n]);
-    }
+    for (int64_t i = 0; i < cols; i += 32, to += step)
+        _mm512_storeu_si512(to, bf16_row(x, dtype, at + i, cols - i));
 }
 
-// Where the pairs of a register of six rows come from: a place in one of two rows, and of which two.
-struct sixes {
-    __m512i from[STEP_COLS];
-    __mmask16 second[STEP_COLS], third[STEP_COLS];
-};
-
-static struct sixes order_of_sixes(void)
-{
-    struct sixes s;
-    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    for (int v = 0; v < STEP_COLS; v++) {
-        const __m512i at = _mm512_add_epi32(lane, _mm512_set1_epi32(16 * v));
-        const __m512i pair = // at / 6
-            _mm512_srli_epi32(_mm512_mullo_epi32(at, _mm512_set1_epi32(43)), 8);
-        const __m512i row =
-            _mm512_sub_epi32(at, _mm512_mullo_epi32(pair, _mm512_set1_epi32(STEP_COLS)));
-        const __m512i odd = _mm512_and_si512(row, _mm512_set1_epi32(1));
-        s.from[v] = _mm512_or_si512(pair, _mm512_slli_epi32(odd, 4));
-        s.second[v] = _mm512_cmpge_epi32_mask(row, _mm512_set1_epi32(2));
-        s.third[v] = _mm512_cmpge_epi32_mask(row, _mm512_set1_epi32(4));
-    }
-    return s;
-}
-
-// Six rows at once: whole lines are written, where each row for itself touches all of them.
-WEFT__INLINE void narrow_six(const void *x, weft_dtype dtype, int64_t at, int64_t x_stride,
-                             int64_t cols, uint16_t *to)
-{
-    const struct sixes s = order_of_sixes();
-    for (int64_t i = 0; i < cols; i += 32, to += 32 * STEP_COLS) {
-        __m512i w[STEP_COLS];
-        WEFT__UNROLL for (int c = 0; c < STEP_COLS; c++)
-        {
-            w[c] = bf16_row(x, dtype, at + c * x_stride + i, cols - i);
-        }
-        WEFT__UNROLL for (int v = 0; v < STEP_COLS; v++)
-        {
-            __m512i pairs = _mm512_permutex2var_epi32(w[0], s.from[v], w[1]);
-            pairs = _mm512_mask_blend_epi32(s.second[v], pairs,
-                                            _mm512_permutex2var_epi32(w[2], s.from[v], w[3]));
-            pairs = _mm512_mask_blend_epi32(s.third[v], pairs,
-                                            _mm512_permutex2var_epi32(w[4], s.from[v], w[5]));
-            _mm512_storeu_si512(to + 32 * v, pairs);
-        }
-    }
-}
-
-// Sixes of rows: pair i of the first, of the second, ... of the sixth, pair i + 1 of the first.
+// Sixes of rows: 32 columns of the first, of the second, ... of the sixth, the next 32 of the first.
 weft__narrow_fn weft__linear_narrow_avx512bf16;
 void weft__linear_narrow_avx512bf16(const void *x, weft_dtype dtype, int64_t x_stride, int32_t rows,
                                     int64_t cols, int32_t m, uint16_t *to, int64_t stride)
 {
-    int64_t at = 0;
-    for (const int32_t end = m + rows; m < end;) {
-        const int32_t step = m % STEP_COLS == 0 && m + STEP_COLS <= end ? STEP_COLS : 1;
-        if (step < STEP_COLS)
-            narrow_one(x, dtype, at, cols, m, to, stride);
-        else if (dtype == WEFT_BF16)
-            narrow_six(x, WEFT_BF16, at, x_stride, cols, to + m * stride);
-        else
-            narrow_six(x, WEFT_F32, at, x_stride, cols, to + m * stride);
-        m += step;
-        at += step * x_stride;
-    }
+    for (int32_t r = m; r < m + rows; r++)
+        narrow_one(x, dtype, (r - m) * x_stride, cols,
+                   to + r / STEP_COLS * STEP_COLS * stride + r % STEP_COLS * 32, 32 * STEP_COLS);
 }
 
 weft__narrow_fn weft__linear_narrow_rows_avx512bf16;
@@ -117,10 +55,8 @@ void weft__linear_narrow_rows_avx512bf16(const void *x, weft_dtype dtype, int64_
                                          int32_t rows, int64_t cols, int32_t m, uint16_t *to,
                                          int64_t stride)
 {
-    to += m * stride;
-    for (int32_t r = 0; r < rows; r++, to += stride)
-        for (int64_t i = 0; i < cols; i += 32)
-            _mm512_storeu_si512(to + i, bf16_row(x, dtype, r * x_stride + i, cols - i));
+    for (int32_t r = 0; r < rows; r++)
+        narrow_one(x, dtype, r * x_stride, cols, to + (m + r) * stride, 32);
 }
 
 // A chunk of a panel of W on its way, a block of 16 rows by 32 columns after another: asked for, then turned
@@ -156,13 +92,14 @@ WEFT__INLINE struct coming coming_behind(const struct weft__linear_call *call, i
     return c;
 }
 
+// The line of each last byte: where rows begin between lines, that of the first is the last of the block before.
 WEFT__INLINE void ask_block(const struct coming *c, int32_t b, int bytes)
 {
     const int64_t first = b / ACROSS * 16, k = b % ACROSS * BLOCK_COLS;
     const int64_t end = first + 16 < c->rows ? first + 16 : c->rows;
     for (int64_t r = first; r < end && k < c->columns; r++)
         for (int64_t i = k * bytes; i < (k + BLOCK_COLS) * bytes; i += 64)
-            __builtin_prefetch(c->from + r * c->stride_bytes + i, 0, 2);
+            __builtin_prefetch(c->from + r * c->stride_bytes + i + 63, 0, 2);
 }
 
 // Rows past the last repeat it and are not stored. What is missing of 32 columns is zero.
@@ -261,7 +198,7 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call
                                  const struct chunk *chunk, int64_t row, int64_t rows, int32_t col,
                                  int32_t there, int64_t at, int cols, bool sixes)
 {
-    const int64_t stride = call->x_bf16_stride, wide = sixes ? STEP_COLS : 1;
+    const int64_t stride = call->x_bf16_stride, wide = sixes ? STEP_COLS : 1; // of 32 columns
     const int64_t k = chunk->k, columns = chunk->columns;
     const char *next = (const char *)(call->x_bf16 + (col + STEP_COLS) * stride + k * STEP_COLS);
     const char *next_acc = (const char *)p->acc[at + cols];
@@ -269,7 +206,7 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call
     __m512 acc[STEP_COLS][VECTORS];
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
-        x[c] = sixes ? call->x_bf16 + col * stride + k * STEP_COLS + 2 * c
+        x[c] = sixes ? call->x_bf16 + col * stride + k * STEP_COLS + 32 * c
                      : call->x_bf16 + (col + (c < there ? c : there - 1)) * stride + k;
         WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
         {
@@ -291,12 +228,15 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call
             if (!chunk->begins)
                 __builtin_prefetch(next_acc + begin * 2 * STEP_COLS + 64 * line);
         }
-        for (int64_t i = begin; i < end; i += 2)
+        const uint16_t *first = x[0] + begin * wide;
+        __m512i(*w)[VECTORS] = chunk->w + begin / 2;
+        for (int64_t i = begin; i < end; i += 2, w++, first += 2)
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
+                const uint16_t *pair = sixes ? first + 32 * c : first + (x[c] - x[0]);
                 WEFT__UNROLL for (int v = 0; v < VECTORS; v++)
                 {
-                    acc[c][v] = dot_pair(acc[c][v], chunk->w[i / 2][v], x[c] + i * wide);
+                    acc[c][v] = dot_pair(acc[c][v], (*w)[v], pair);
                 }
             }
     }
@@ -384,6 +324,10 @@ WEFT__INLINE void multiply_tile(struct panel *p, const struct task *task, load_f
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
                            load_fn *load, int bytes, bool sixes)
 {
+    if (lines_serve(call)) {
+        multiply_lines(call, row0, row1, load, bytes, sixes);
+        return;
+    }
     struct panel p;
     int32_t tiles = (call->batch + TILE_COLS - 1) / TILE_COLS;
     int32_t tile = (call->batch + tiles - 1) / tiles;

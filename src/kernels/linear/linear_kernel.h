@@ -53,7 +53,7 @@ struct weft__linear_call {
     int64_t next_from;
     bool asks_far; // struct weft__cpu
     bool many; // the run has so many rows of X that their last bits may differ from those of a few
-    int32_t batch;
+    int32_t batch, run_batch; // rows of X of this call, and of the run whose pieces calls have
     float alpha;
     const struct weft__linear_planes *planes; // or NULL
     const float *x_scale;                     // [batch] factors of the rows of X, or NULL

@@ -27,7 +27,7 @@ from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 from transformers import Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig
-from transformers import GemmaConfig, GemmaForCausalLM, Glm4Config, Glm4ForCausalLM
+from transformers import GemmaConfig, GemmaForCausalLM, Glm4Config, Glm4ForCausalLM, GlmConfig, GlmForCausalLM
 from transformers import GraniteConfig, GraniteForCausalLM, Olmo2Config, Olmo2ForCausalLM
 from transformers import Phi3Config, Phi3ForCausalLM
 from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
@@ -83,6 +83,9 @@ FAMILIES = {
     "granite": (GraniteForCausalLM, GraniteConfig(
         **SMALL, rope_parameters=PLAIN, attention_multiplier=0.1, embedding_multiplier=3.0,
         residual_multiplier=0.5, logits_scaling=2.0, tie_word_embeddings=True)),
+    "glm": (GlmForCausalLM, GlmConfig(
+        **SMALL, head_dim=16, pad_token_id=0, attention_bias=True,
+        rope_parameters=PLAIN | {"partial_rotary_factor": 0.5})),
     "glm4": (Glm4ForCausalLM, Glm4Config(
         **SMALL, head_dim=16, pad_token_id=0, attention_bias=True,
         rope_parameters=PLAIN | {"partial_rotary_factor": 0.5})),

