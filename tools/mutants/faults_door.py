@@ -28,8 +28,6 @@ fault("door-exchange-entry", "src/api/api_pages.c", "page >= args->from.num_page
       "a page behind the pool is owned", "api_door")
 
 # --- attention ------------------------------------------------------------------------------------------
-fault("door-own-parent", "src/api/api_attention_run.c", "args->tree_parents[i] >= i - cu[s])", "args->tree_parents[i] > i - cu[s])",
-      "a query may be its own parent", "api_door")
 fault("door-columns-beyond-keys", "src/api/api_attention_run.c", "columns > kv_lens[s])", "columns > kv_lens[s] + 1)",
       "a mask may have a column more than there are keys", "api_door")
 fault("door-negative-count", "src/api/api_attention_run.c", "    if (*count < 0 || *count > args->num_seqs)", "    if (*count > args->num_seqs)",
@@ -88,11 +86,5 @@ fault("left-removed-page-rests", "engine/cache/prefix_index.c", "    prefix_inde
       "a page that is forgotten may be taken twice", "engine_prefixes", "engine_keep_pages")
 fault("left-shared-page-rests", "engine/cache/page_pool.c", "    if (pool->holders[page]++ == 0)\n        prefix_index_wake(pool->index, page);",
       "    pool->holders[page]++;", "a remembered page that is taken up may be given away", "engine_prefixes")
-fault("left-fork-of-the-gone", "engine/schedule/scheduler.c", "    list_remove(list, request);\n    release_forks(s, request);\n", "    list_remove(list, request);\n",
-      "forks wait for a prompt that is gone", "engine_scheduler", "engine_scheduler_wishes")
-fault("left-fork-still-counted", "engine/schedule/scheduler.c", "    if (request->wish.fork_of)\n        request->wish.fork_of->forks--;\n", "",
-      "a prompt waits to be forked by who is gone", "engine_scheduler", "engine_scheduler_wishes")
 fault("left-context-one-short", "engine/schedule/request.c", "    if (request->count > worker->settings.options.context_tokens)",
       "    if (request->count >= worker->settings.options.context_tokens)", "a request ends a token before its context is full", "engine_scheduler", "engine_scheduler_wishes")
-fault("left-guesses-stay", "engine/schedule/pass.c", "    engine_session_reject(request->session);\n", "",
-      "pages of guesses that were wrong are kept", "engine_speculation", "engine_speculation_draws", "engine_guesses")
