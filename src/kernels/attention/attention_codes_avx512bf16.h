@@ -92,70 +92,116 @@ static inline void load_queries(const struct rows *s, const int lanes)
     }
 }
 
-// Scores of a block of rows to weights and what the rows have come to: the online softmax.
-INLINE void weigh_lanes(const struct rows *s, const int lanes, int32_t b)
+// What scores are weighed against: rows that see nothing have -infinity.
+INLINE __m512 finite_or_0(__m512 largest)
+{
+    const __mmask16 none = _mm512_cmp_ps_mask(largest, vf32_set1(-INFINITY), _CMP_EQ_OQ);
+    return _mm512_mask_blend_ps(none, largest, _mm512_setzero_ps());
+}
+
+// 2^f, 0 <= f <= 1: a polynomial whose relative error is below 2^-28.8, constant term 1.
+enum { WEIGHT_TERMS = 7 };
+static const float WEIGHT_TERM[WEIGHT_TERMS] = {0x1.c5417ap-13f,
+                                                0x1.46d64ap-10f,
+                                                0x1.3d0b92p-7f,
+                                                0x1.c68912p-5f,
+                                                0x1.ebfd58p-3f,
+                                                0x1.62e42cp-1f,
+                                                1};
+
+// 2^x of each, within 1.1 units in the last place of 1; -infinity gives 0, NaN gives NaN: what is left of x above the
+// integer below it, of an infinity 0, and scaling by that integer need no bounds and fewer operations than
+// vf32_exp2_all().
+INLINE void exp2_of_scores(__m512 x[STEP])
+{
+    __m512 f[STEP], p[STEP];
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i++) {
+        f[i] = _mm512_reduce_ps(x[i], _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+        p[i] = vf32_set1(WEIGHT_TERM[0]);
+    }
+    VF32_UNROLL
+    for (int t = 1; t < WEIGHT_TERMS; t++)
+        vf32_fma_all(p, f, WEIGHT_TERM[t]);
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i++)
+        x[i] = _mm512_scalef_ps(p[i], x[i]);
+}
+
+// STEP vectors of scores, from vector v on, to pairs of weights, whose sums join total[].
+INLINE void weigh_vectors(const struct rows *s, int v, const float *scores, __m512 from,
+                          __m512i order, __m512 total[STEP], uint32_t *weight)
+{
+    __m512 p[STEP];
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i++)
+        p[i] = vf32_sub(_mm512_loadu_ps(scores + i * LANES), from);
+    exp2_of_scores(p);
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i++) {
+        total[i] = vf32_add(total[i], p[i]);
+        if (s->scaled)
+            p[i] = scale_weights(p[i], _mm512_loadu_ps(scores + i * LANES),
+                                 _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
+    }
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i += 2)
+        _mm512_storeu_si512(
+            weight + i / 2 * LANES,
+            _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(p[i + 1], p[i])));
+}
+
+// Scores of `blocks` blocks of rows from block b on to weights and what the rows have come to: the online softmax.
+INLINE void weigh_lanes(const struct rows *s, const int lanes, const int blocks, int32_t b)
 {
     const __m512i order = _mm512_loadu_si512(s->order);
     const int vectors = BLOCK * lanes / LANES;
-    const float *scores = s->scores;
-    uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes;
-    const __m512 before = _mm512_loadu_ps(s->largest + b * LANES);
-    __m512 top[STEP], total[STEP];
     VF32_UNROLL
-    for (int i = 0; i < STEP; i++) {
-        top[i] = before;
-        total[i] = _mm512_setzero_ps();
-    }
-    for (int v = 0; v < vectors; v += STEP)
+    for (int i = 0; i < blocks; i++, b++) {
+        const float *scores = s->scores + i * BLOCK * lanes;
+        uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes;
+        const __m512 before = _mm512_loadu_ps(s->largest + b * LANES);
+        __m512 top[STEP], total[STEP];
         VF32_UNROLL
-    for (int i = 0; i < STEP; i++)
-        top[i] = vf32_max(top[i], _mm512_loadu_ps(scores + (v + i) * LANES));
-    const __m512 largest =
-        over_keys(lanes, vf32_max(vf32_max(top[0], top[1]), vf32_max(top[2], top[3])), true);
-    const __mmask16 none = _mm512_cmp_ps_mask(largest, vf32_set1(-INFINITY), _CMP_EQ_OQ);
-    const __m512 from = _mm512_mask_blend_ps(none, largest, _mm512_setzero_ps());
-    for (int v = 0; v < vectors; v += STEP) {
-        __m512 p[STEP];
-        VF32_UNROLL
-        for (int i = 0; i < STEP; i++)
-            p[i] = vf32_sub(_mm512_loadu_ps(scores + (v + i) * LANES), from);
-        vf32_exp2_all(p);
-        VF32_UNROLL
-        for (int i = 0; i < STEP; i++) {
-            total[i] = vf32_add(total[i], p[i]);
-            if (s->scaled)
-                p[i] = scale_weights(p[i], _mm512_loadu_ps(scores + (v + i) * LANES),
-                                     _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
+        for (int n = 0; n < STEP; n++) {
+            top[n] = before;
+            total[n] = _mm512_setzero_ps();
         }
-        VF32_UNROLL
-        for (int i = 0; i < STEP; i += 2)
-            _mm512_storeu_si512(
-                weight + (v + i) / 2 * LANES,
-                _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(p[i + 1], p[i])));
+        for (int v = 0; v < vectors; v += STEP)
+            VF32_UNROLL
+        for (int n = 0; n < STEP; n++)
+            top[n] = vf32_max(top[n], _mm512_loadu_ps(scores + (v + n) * LANES));
+        const __m512 largest =
+            over_keys(lanes, vf32_max(vf32_max(top[0], top[1]), vf32_max(top[2], top[3])), true);
+        const __m512 from = finite_or_0(largest);
+        for (int v = 0; v < vectors; v += STEP)
+            weigh_vectors(s, v, scores + v * LANES, from, order, total, weight + v / 2 * LANES);
+        const __m512 shrink = vf32_exp2(vf32_sub(before, from));
+        const __m512 sum = over_keys(
+            lanes, vf32_add(vf32_add(total[0], total[1]), vf32_add(total[2], total[3])), false);
+        _mm512_storeu_ps(s->shrink + b * LANES, shrink);
+        _mm512_storeu_ps(s->sum + b * LANES,
+                         vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));
+        _mm512_storeu_ps(s->largest + b * LANES, largest);
     }
-    const __m512 shrink = vf32_exp2(vf32_sub(before, from));
-    const __m512 sum = over_keys(
-        lanes, vf32_add(vf32_add(total[0], total[1]), vf32_add(total[2], total[3])), false);
-    _mm512_storeu_ps(s->shrink + b * LANES, shrink);
-    _mm512_storeu_ps(s->sum + b * LANES,
-                     vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));
-    _mm512_storeu_ps(s->largest + b * LANES, largest);
 }
 
 // Functions of their own, so that products have the registers that constants of the exponential would keep.
-#define WEIGH(lanes)                                                                               \
-    static __attribute__((noinline, unused)) void weigh_##lanes(const struct rows *s, int32_t b)   \
+#define WEIGH(name, lanes, blocks)                                                                 \
+    static __attribute__((noinline, unused)) void weigh_##name(const struct rows *s, int32_t b)    \
     {                                                                                              \
-        weigh_lanes(s, lanes, b);                                                                  \
+        weigh_lanes(s, lanes, blocks, b);                                                          \
     }
 
-WEIGH(4)
-WEIGH(8)
-WEIGH(16)
+WEIGH(4, 4, 1)
+WEIGH(two_fours, 4, 2)
+WEIGH(8, 8, 1)
+WEIGH(16, 16, 1)
 
-INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
+// Of one block, or of two of four rows.
+INLINE void weigh(const struct rows *s, const int lanes, int32_t b, int32_t blocks)
 {
-    (lanes == 4 ? weigh_4 : lanes == 8 ? weigh_8 : weigh_16)(s, b);
+    (blocks == 2 ? weigh_two_fours : lanes == 4 ? weigh_4 : lanes == 8 ? weigh_8 : weigh_16)(s, b);
 }
 
 // Pair `part` of every four.

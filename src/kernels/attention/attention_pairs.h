@@ -107,7 +107,7 @@ static inline int64_t rows_bytes(int32_t rows, int32_t head_dim, int32_t v_dim)
     const int64_t blocks = row_blocks(rows), padded = blocks * LANES;
     const int64_t columns = groups_of(v_dim, CODE_GROUP) * CODE_GROUP;
     const int64_t pairs = groups_of(head_dim, CODE_GROUP) * (CODE_GROUP / 2);
-    const int64_t words = padded * (pairs + columns + PAIRS + 3 + 2 + 2) + 3 * BLOCK * LANES +
+    const int64_t words = padded * (pairs + columns + PAIRS + 4 * (3 + 2) + 2) + 3 * BLOCK * LANES +
                           columns + LANES + 4 * BLOCK * 2;
     return words * 4 + 64;
 }
@@ -131,11 +131,11 @@ static struct rows lay_out(const struct weft__attention_call *call,
     s.row = take(&at, (int64_t)s.groups * s.columns);
     s.key_scale = take(&at, BLOCK * LANES);
     s.value_scale = take(&at, BLOCK * LANES);
-    s.largest = take(&at, padded);
-    s.sum = take(&at, padded);
-    s.shrink = take(&at, padded);
-    s.slope = take(&at, padded);
-    s.own = take(&at, padded);
+    s.largest = take(&at, 4 * padded);
+    s.sum = take(&at, 4 * padded);
+    s.shrink = take(&at, 4 * padded);
+    s.slope = take(&at, 4 * padded);
+    s.own = take(&at, 4 * padded);
     s.order = take(&at, LANES);
     s.seen = (uint64_t *)(void *)take(&at, 2 * padded);
     s.at = (int64_t *)(void *)take(&at, 2 * BLOCK * 2);
@@ -170,15 +170,15 @@ static void open_rows(struct rows *s, const int lanes)
     memset(s->acc, 0,
            (size_t)s->blocks * (size_t)(s->groups * s->columns * lanes) * sizeof *s->acc);
     for (int32_t i = 0; i < s->blocks * LANES; i++) {
-        int32_t row = i / LANES * LANES + row_of(lanes, i % LANES), own = 0;
-        row = row < s->rows ? row : s->rows - 1;
         s->largest[i] = -INFINITY;
         s->sum[i] = 0;
+    }
+    for (int32_t i = 0; i < s->blocks * LANES && call->alibi_slopes; i++) {
+        int32_t row = i / LANES * lanes + row_of(lanes, i % LANES), own = 0;
+        row = row < s->rows ? row : s->rows - 1;
         own = before + weft__attention_token(call, s->tile, row);
         memcpy(&s->own[i], &own, sizeof own);
-        s->slope[i] = call->alibi_slopes
-                          ? call->alibi_slopes[weft__attention_head(call, s->tile, row)] * LOG2E
-                          : 0;
+        s->slope[i] = call->alibi_slopes[weft__attention_head(call, s->tile, row)] * LOG2E;
     }
 }
 
