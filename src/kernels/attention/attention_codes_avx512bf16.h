@@ -49,9 +49,8 @@ static inline void place_query(const struct rows *s, const int lanes, int32_t r,
                                const uint32_t *row)
 {
     uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes;
-    const bool codes = is_code(s->call->k.dtype);
     for (int32_t i = 0; i < s->call->k.dim / 2; i++)
-        q[place_of_pair(codes, lanes, r % lanes, i)] = row[i];
+        q[place_of_pair(lanes, r % lanes, i)] = row[i];
 }
 
 // The query of row r, or zeros, in s->pairs pairs of bf16 with zeros behind: it is bf16, or is rounded to it.
@@ -81,7 +80,7 @@ static inline void pairs_of_query(const struct rows *s, int32_t r, uint32_t *row
     }
 }
 
-// Queries of a tile, each pair to its place.
+// Queries of a tile over codes, each pair to its place.
 static inline void load_queries(const struct rows *s, const int lanes)
 {
     memset(s->q, 0, (size_t)s->blocks * (size_t)(s->pairs * lanes) * sizeof *s->q);
@@ -215,49 +214,49 @@ INLINE __m512i spread(__m512i pairs, const int part)
     }
 }
 
-// sums[key][four rows] += their products with 16 pairs of KEY_SCORES / lanes keys.
-INLINE void score_pairs(const int lanes, const uint32_t *q, const __m512i *k, __m512 *sums)
+// sums[key][four rows] += the products of 16 rows with 16 pairs of KEY_SCORES / LANES keys.
+INLINE void score_pairs(const uint32_t *q, const __m512i *k, __m512 *sums)
 {
-    const int fours = lanes / 4, keys = KEY_SCORES / lanes;
     VF32_UNROLL
     for (int part = 0; part < 4; part++) {
         __m512i x[4];
         VF32_UNROLL
-        for (int i = 0; i < fours; i++) {
-            x[i] = _mm512_loadu_si512(q + (part * fours + i) * LANES);
+        for (int i = 0; i < 4; i++) {
+            x[i] = _mm512_loadu_si512(q + (part * 4 + i) * LANES);
             WEFT__IN_REGISTER(x[i]);
         }
         VF32_UNROLL
-        for (int j = 0; j < keys; j++) {
+        for (int j = 0; j < KEY_SCORES / LANES; j++) {
             const __m512bh y = (__m512bh)spread(k[j], part);
             VF32_UNROLL
-            for (int i = 0; i < fours; i++)
-                sums[j * fours + i] = _mm512_dpbf16_ps(sums[j * fours + i], (__m512bh)x[i], y);
+            for (int i = 0; i < 4; i++)
+                sums[j * 4 + i] = _mm512_dpbf16_ps(sums[j * 4 + i], (__m512bh)x[i], y);
         }
     }
 }
 
-// The parts of 128 bits of four sums added up: part i is what sum i comes to.
-INLINE __m512 add_parts(const __m512 sums[4])
+// The parts of 128 bits of four sums added up: part i is what sum i comes to. Blends cost nothing beside products,
+// shuffles across parts do.
+INLINE __m512 add_four_parts(__m512 a, __m512 b, __m512 c, __m512 d)
 {
-    const __m512 a = vf32_add(_mm512_shuffle_f32x4(sums[0], sums[1], 0x44),
-                              _mm512_shuffle_f32x4(sums[0], sums[1], 0xee));
-    const __m512 b = vf32_add(_mm512_shuffle_f32x4(sums[2], sums[3], 0x44),
-                              _mm512_shuffle_f32x4(sums[2], sums[3], 0xee));
-    return vf32_add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+    const __m512 ac =
+        vf32_add(_mm512_mask_blend_ps(0xff00, a, c), _mm512_shuffle_f32x4(a, c, 0x4e));
+    const __m512 bd =
+        vf32_add(_mm512_mask_blend_ps(0xff00, b, d), _mm512_shuffle_f32x4(b, d, 0x4e));
+    const __m512 others = _mm512_mask_blend_ps(0xf0f0, bd, ac);
+    return vf32_add(_mm512_mask_blend_ps(0xf0f0, ac, bd),
+                    _mm512_shuffle_f32x4(others, others, 0xb1));
 }
 
-// The sums of KEY_SCORES / lanes keys from `key` on of the block become scores, times `scale`.
-INLINE void store_scores(const struct rows *s, const int lanes, int32_t key, float scale,
+// The sums of KEY_SCORES / LANES keys from `key` on of the block become scores, times `scale`.
+INLINE void store_scores(const struct rows *s, int32_t key, float scale,
                          const __m512 sums[KEY_SCORES / 4])
 {
-    const __m512i order = _mm512_setr_epi32(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
     VF32_UNROLL
     for (int v = 0; v < KEY_SCORES / LANES; v++) {
-        __m512 x = vf32_mul(vf32_set1(scale), add_parts(sums + 4 * v));
-        if (lanes < LANES)
-            x = _mm512_permutexvar_ps(order, x);
-        _mm512_storeu_ps(s->scores + (key * lanes / LANES + v) * LANES, x);
+        const __m512 *k = sums + 4 * v;
+        _mm512_storeu_ps(s->scores + (key + v) * LANES,
+                         vf32_mul(vf32_set1(scale), add_four_parts(k[0], k[1], k[2], k[3])));
     }
 }
 
@@ -385,9 +384,9 @@ INLINE void score_codes_of_many(const struct rows *s, weft_dtype kv, const struc
         }
         VF32_UNROLL
         for (int h = 0; h < 2; h++, q += LINE_PAIRS * LANES)
-            score_pairs(LANES, q, k[h], sums);
+            score_pairs(q, k[h], sums);
     }
-    store_scores(s, LANES, key, scale, sums);
+    store_scores(s, key, scale, sums);
 }
 
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and 32

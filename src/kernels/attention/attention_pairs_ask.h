@@ -40,4 +40,11 @@ INLINE void ask_line(const char *pool, struct line *line)
     line->column = over ? 0 : line->column;
 }
 
+// Asks for line n of those of the rows at[] of `dim` elements, in order of address, for L2.
+INLINE void ask_far(const char *pool, const int64_t *at, const int32_t dim, const int32_t n)
+{
+    const int32_t lines = dim / GROUP;
+    __builtin_prefetch(pool + 2 * (at[n / lines] + n % lines * GROUP), 0, 2);
+}
+
 #endif

@@ -2,20 +2,110 @@
 // Attention over caches of bf16 and of codes of a byte by products of pairs: vdpbf16ps multiplies twice as many numbers
 // as an f32 multiply-add of the same width. Queries are bf16, weights are rounded to it, sums are f32.
 //
-// A vector of a key is spread four ways, every fourth pair of elements four times each, and meets the same
-// pairs of four rows, so that a load of queries serves several keys and of a sum four lanes are added up (few
-// rows: score_keys_of_four()). Lanes of scores are rows: of 8 rows a vector has two keys, of 4 rows four
-// (row_of(), key_of()). attention_pairs.h says where things lie.
+// Lanes of scores are rows: of 8 rows a vector has two keys, of 4 rows four (row_of(), key_of()). attention_pairs.h says
+// where things lie.
 //
 // The keys of a block are scored for all blocks of rows, then come its values; each asks for the lines of the
 // next block while it goes, as attention_few.h does.
-#include "src/kernels/attention/attention_fours_avx512bf16.h"
+#include "src/kernels/attention/attention_bf16_scores_avx512bf16.h"
+#include "src/kernels/attention/attention_bf16_values_avx512bf16.h"
 #include "src/kernels/attention/attention_int8.h"
 
 weft__attention_scratch_fn weft__attention_scratch_avx512bf16;
 int64_t weft__attention_scratch_avx512bf16(int32_t rows, int32_t head_dim, int32_t v_dim)
 {
     return rows_bytes(rows, head_dim, v_dim);
+}
+
+// Scores of the block of bf16 for one four, two and 16 rows, and its values: functions of their own, so that nothing else
+// wants their registers. `b` is a block of 16 rows; of values, of four.
+typedef void score_fn(const struct rows *s, int32_t b, float scale, bool ahead);
+typedef void add_fn(const struct rows *s, int32_t b, enum asking asks);
+
+#define SCORE(fours, dim, name)                                                                    \
+    static __attribute__((noinline)) void score_##fours##_##name(const struct rows *s, int32_t b,  \
+                                                                 float scale, bool ahead)          \
+    {                                                                                              \
+        const uint32_t *q = s->q + (int64_t)b * s->pairs * LANES;                                  \
+        for (int32_t key = 0; key < s->block->n; key += MOST_KEYS)                                 \
+            if (ahead)                                                                             \
+                score_keys(s, fours, dim, q, key, scale, true);                                    \
+            else                                                                                   \
+                score_keys(s, fours, dim, q, key, scale, false);                                   \
+    }
+
+#define SCORE_MANY(dim, name)                                                                      \
+    static __attribute__((noinline)) void score_4_##name(const struct rows *s, int32_t b,          \
+                                                         float scale, bool ahead)                  \
+    {                                                                                              \
+        if (ahead)                                                                                 \
+            score_many(s, dim, b, scale, true);                                                    \
+        else                                                                                       \
+            score_many(s, dim, b, scale, false);                                                   \
+    }
+
+#define ADD(lanes, fours, dim, name)                                                               \
+    static __attribute__((noinline)) void add_##lanes##_##fours##_##name(                          \
+        const struct rows *s, int32_t b, enum asking asks)                                         \
+    {                                                                                              \
+        if (asks == ALL)                                                                           \
+            add_groups(s, lanes, fours, dim, b, ALL);                                              \
+        else if (asks == NOTHING)                                                                  \
+            add_groups(s, lanes, fours, dim, b, NOTHING);                                          \
+        else if (asks == FIRST_HALF && (lanes) == 16)                                              \
+            add_groups(s, lanes, fours, dim, b, FIRST_HALF);                                       \
+        else if ((lanes) == 16)                                                                    \
+            add_groups(s, lanes, fours, dim, b, SECOND_HALF);                                      \
+    }
+
+#define DIM(dim, name)                                                                             \
+    SCORE(1, dim, name)                                                                            \
+    SCORE(2, dim, name)                                                                            \
+    SCORE_MANY(dim, name)                                                                          \
+    ADD(4, 1, dim, name)                                                                           \
+    ADD(4, 2, dim, name)                                                                           \
+    ADD(16, 2, dim, name)
+
+DIM(64, 64)
+DIM(128, 128)
+DIM(0, any)
+
+// The dim of heads that are a constant, 0: of others.
+INLINE int32_t constant_dim(const struct weft__attention_call *call)
+{
+    const int32_t dim = call->k.dim;
+    return dim == call->v.dim && (dim == 64 || dim == 128) ? dim : 0;
+}
+
+// Of a tile of up to eight rows: one four or two.
+INLINE int fours_of(const struct rows *s)
+{
+    return s->rows > 4 ? 2 : 1;
+}
+
+INLINE void score_rows(const struct rows *s, const int lanes, int32_t b, float scale, bool ahead)
+{
+    static score_fn *const score[3][3] = {{score_1_any, score_2_any, score_4_any},
+                                          {score_1_64, score_2_64, score_4_64},
+                                          {score_1_128, score_2_128, score_4_128}};
+    const int which = lanes == LANES ? 2 : fours_of(s) - 1;
+    score[constant_dim(s->call) / 64][which](s, b, scale, ahead);
+}
+
+// The values of the block for block b of 16 rows, or all rows of fours.
+INLINE void add_rows(const struct rows *s, const int lanes, int32_t b, bool ahead)
+{
+    static add_fn *const add[3][3] = {{add_4_1_any, add_4_2_any, add_16_2_any},
+                                      {add_4_1_64, add_4_2_64, add_16_2_64},
+                                      {add_4_1_128, add_4_2_128, add_16_2_128}};
+    add_fn *const *of_dim = add[constant_dim(s->call) / 64];
+    const bool more = lanes == LANES && s->rows - b * LANES > 8;
+    of_dim[lanes == LANES ? 2 : fours_of(s) - 1](s, 4 * b,
+                                                 !ahead ? NOTHING
+                                                 : more ? FIRST_HALF
+                                                        : ALL);
+    if (more)
+        of_dim[2](s, 4 * b + VALUE_FOURS, ahead ? SECOND_HALF : NOTHING);
 }
 
 INLINE bool is_wild(const struct rows *s, weft_dtype kv, int32_t key, int32_t g)
