@@ -68,29 +68,28 @@ static inline void load_pairs(const struct rows *s, const int lanes)
     }
 }
 
-// Asks for what the scores of MOST_KEYS keys need soon, and what the next block does, at line `i` of keys at[]. `near`
-// says how many rows there are.
-INLINE void ask_keys(const int near, const int32_t dim, const char *pool, const int64_t *at,
-                     int32_t i, struct line *line)
-{
-    VF32_UNROLL
-    for (int j = 0; j < MOST_KEYS; j++) {
-        ask_near(near, pool, at + j, i * GROUP);
-        if (dim)
-            ask_far(pool, at + BLOCK + i * MOST_KEYS / (dim / GROUP), dim, j);
-        else
-            ask_line(pool, line);
-    }
-}
-
-// The same, by sixteenths: what comes beside the products of half a quad of pairs and four keys.
-INLINE void ask_sixteenth(const int32_t dim, const char *pool, const int64_t *at, int32_t i,
-                          const int n)
+// Asks for what the scores of keys at[] need soon at line i of a row, or for what the next block does: in order of address
+// where MOST_KEYS lines are whole rows. Key `n`, and behind those of MOST_KEYS keys what is for the next block; of up to
+// eight rows further ahead (ask_near()).
+INLINE void ask_key(const int rows, const int32_t dim, const char *pool, const int64_t *at,
+                    int32_t i, const int n)
 {
     if (n < MOST_KEYS)
-        ask_near(LANES, pool, at + n, i * GROUP);
-    else
+        ask_near(rows, pool, at + n, i * GROUP);
+    else if (dim)
         ask_far(pool, at + BLOCK + i * MOST_KEYS / (dim / GROUP), dim, n - MOST_KEYS);
+    else
+        __builtin_prefetch(pool + 2 * (at[BLOCK + n - MOST_KEYS] + i * GROUP), 0, 2);
+}
+
+INLINE void ask_keys(const int rows, const int32_t dim, const char *pool, const int64_t *at,
+                     int32_t i)
+{
+    VF32_UNROLL
+    for (int n = 0; n < MOST_KEYS; n++) {
+        ask_key(rows, dim, pool, at, i, n);
+        ask_key(rows, dim, pool, at, i, MOST_KEYS + n);
+    }
 }
 
 // sums[pair % 2][key] += the products of 16 rows with quad `n` of the pairs of line `line`. keys[] is where the line's are.
@@ -109,7 +108,7 @@ INLINE void score_quad(const int32_t dim, const uint32_t *q, const char *pool, c
             const char *k = keys[j] + line * 4 * LINE_PAIRS + 16 * n + 8 * h;
             __m512i x, y;
             if (ahead && j % 4 == 1)
-                ask_sixteenth(dim, pool, at, line, (2 * n + h) * 2 + j / 4);
+                ask_key(LANES, dim, pool, at, line, (2 * n + h) * 2 + j / 4);
             if (h == 0) {
                 __m512i both = _mm512_broadcastq_epi64(_mm_loadu_si64(k));
                 WEFT__IN_REGISTER(both);
@@ -130,24 +129,24 @@ INLINE void score_keys_of_many(const int32_t dim, int32_t pairs, const uint32_t 
                                const char *pool, const int64_t *at, float scale, float *scores,
                                const bool ahead)
 {
-    struct line far = {at + BLOCK, 0, (pairs + LINE_PAIRS - 1) / LINE_PAIRS * GROUP};
     const char *keys[MOST_KEYS];
     __m512 sums[2][MOST_KEYS];
     VF32_UNROLL
     for (int j = 0; j < MOST_KEYS; j++) {
         keys[j] = pool + 2 * at[j];
-        __asm__(""
-                : "+r"(keys[j])); // else they are counted from the pool, one operation more a load
+        __asm__("" : "+r"(keys[j])); // else loads are counted from the pool, an operation more
         sums[0][j] = sums[1][j] = _mm512_setzero_ps();
     }
-    for (int32_t line = 0; line * LINE_PAIRS < (dim ? dim / 2 : pairs); line++) {
-        if (ahead && !dim)
-            ask_keys(LANES, dim, pool, at, line, &far);
+    const int32_t whole = (dim ? dim / 2 : pairs) / LINE_PAIRS;
+    for (int32_t line = 0; line < whole; line++) {
         VF32_UNROLL
         for (int n = 0; n < LINE_PAIRS / 4; n++)
-            if (dim || line * LINE_PAIRS + 4 * n < pairs)
-                score_quad(dim, q, pool, at, keys, line, n, ahead && dim, sums);
+            score_quad(dim, q, pool, at, keys, line, n, ahead, sums);
     }
+    if (ahead && whole * LINE_PAIRS < pairs)
+        ask_keys(LANES, dim, pool, at, whole);
+    for (int32_t n = 0; !dim && whole * LINE_PAIRS + 4 * n < pairs; n++)
+        score_quad(dim, q, pool, at, keys, whole, n, false, sums);
     VF32_UNROLL
     for (int j = 0; j < MOST_KEYS; j++)
         _mm512_storeu_ps(scores + j * LANES,
@@ -203,18 +202,20 @@ INLINE void score_keys(const struct rows *s, const int fours, const int32_t dim,
     const int32_t pairs = (dim ? dim : s->call->k.dim) / 2;
     const int64_t stride = dim ? 2 * dim : (int64_t)s->pairs * 4;
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    struct line line = {at + BLOCK, 0, s->pairs * 2};
     __m512 sums[16];
     VF32_UNROLL
     for (int i = 0; i < MOST_KEYS * fours; i++)
         sums[i] = _mm512_setzero_ps();
-    for (int32_t i = 0; i < pairs; i += LINE_PAIRS) {
+    int32_t i = 0;
+    for (; i + LINE_PAIRS <= pairs; i += LINE_PAIRS) {
         if (ahead)
-            ask_keys(4 * fours, dim, pool, at, i / LINE_PAIRS, &line);
-        score_line(fours, q, stride, pool, at, i,
-                   dim ? 0xffff : vf32_first(pairs - i < LINE_PAIRS ? pairs - i : LINE_PAIRS),
-                   sums);
+            ask_keys(4 * fours, dim, pool, at, i / LINE_PAIRS);
+        score_line(fours, q, stride, pool, at, i, 0xffff, sums);
     }
+    if (ahead && i < pairs)
+        ask_keys(4 * fours, dim, pool, at, i / LINE_PAIRS);
+    if (i < pairs)
+        score_line(fours, q, stride, pool, at, i, vf32_first(pairs - i), sums);
     VF32_UNROLL
     for (int f = 0; f < fours; f++)
         VF32_UNROLL
