@@ -49,9 +49,8 @@ static inline void place_query(const struct rows *s, const int lanes, int32_t r,
                                const uint32_t *row)
 {
     uint32_t *q = s->q + (int64_t)(r / lanes) * s->pairs * lanes;
-    const bool codes = is_code(s->call->k.dtype);
     for (int32_t i = 0; i < s->call->k.dim / 2; i++)
-        q[place_of_pair(codes, lanes, r % lanes, i)] = row[i];
+        q[place_of_pair(lanes, r % lanes, i)] = row[i];
 }
 
 // The query of row r, or zeros, in s->pairs pairs of bf16 with zeros behind: it is bf16, or is rounded to it.
@@ -81,7 +80,7 @@ static inline void pairs_of_query(const struct rows *s, int32_t r, uint32_t *row
     }
 }
 
-// Queries of a tile, each pair to its place.
+// Queries of a tile over codes, each pair to its place.
 static inline void load_queries(const struct rows *s, const int lanes)
 {
     memset(s->q, 0, (size_t)s->blocks * (size_t)(s->pairs * lanes) * sizeof *s->q);
@@ -92,70 +91,116 @@ static inline void load_queries(const struct rows *s, const int lanes)
     }
 }
 
-// Scores of a block of rows to weights and what the rows have come to: the online softmax.
-INLINE void weigh_lanes(const struct rows *s, const int lanes, int32_t b)
+// What scores are weighed against: rows that see nothing have -infinity.
+INLINE __m512 finite_or_0(__m512 largest)
+{
+    const __mmask16 none = _mm512_cmp_ps_mask(largest, vf32_set1(-INFINITY), _CMP_EQ_OQ);
+    return _mm512_mask_blend_ps(none, largest, _mm512_setzero_ps());
+}
+
+// 2^f, 0 <= f <= 1: a polynomial whose relative error is below 2^-28.8, constant term 1.
+enum { WEIGHT_TERMS = 7 };
+static const float WEIGHT_TERM[WEIGHT_TERMS] = {0x1.c5417ap-13f,
+                                                0x1.46d64ap-10f,
+                                                0x1.3d0b92p-7f,
+                                                0x1.c68912p-5f,
+                                                0x1.ebfd58p-3f,
+                                                0x1.62e42cp-1f,
+                                                1};
+
+// 2^x of each, within 1.1 units in the last place of 1; -infinity gives 0, NaN gives NaN: what is left of x above the
+// integer below it, of an infinity 0, and scaling by that integer need no bounds and fewer operations than
+// vf32_exp2_all().
+INLINE void exp2_of_scores(__m512 x[STEP])
+{
+    __m512 f[STEP], p[STEP];
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i++) {
+        f[i] = _mm512_reduce_ps(x[i], _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+        p[i] = vf32_set1(WEIGHT_TERM[0]);
+    }
+    VF32_UNROLL
+    for (int t = 1; t < WEIGHT_TERMS; t++)
+        vf32_fma_all(p, f, WEIGHT_TERM[t]);
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i++)
+        x[i] = _mm512_scalef_ps(p[i], x[i]);
+}
+
+// STEP vectors of scores, from vector v on, to pairs of weights, whose sums join total[].
+INLINE void weigh_vectors(const struct rows *s, int v, const float *scores, __m512 from,
+                          __m512i order, __m512 total[STEP], uint32_t *weight)
+{
+    __m512 p[STEP];
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i++)
+        p[i] = vf32_sub(_mm512_loadu_ps(scores + i * LANES), from);
+    exp2_of_scores(p);
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i++) {
+        total[i] = vf32_add(total[i], p[i]);
+        if (s->scaled)
+            p[i] = scale_weights(p[i], _mm512_loadu_ps(scores + i * LANES),
+                                 _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
+    }
+    VF32_UNROLL
+    for (int i = 0; i < STEP; i += 2)
+        _mm512_storeu_si512(
+            weight + i / 2 * LANES,
+            _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(p[i + 1], p[i])));
+}
+
+// Scores of `blocks` blocks of rows from block b on to weights and what the rows have come to: the online softmax.
+INLINE void weigh_lanes(const struct rows *s, const int lanes, const int blocks, int32_t b)
 {
     const __m512i order = _mm512_loadu_si512(s->order);
     const int vectors = BLOCK * lanes / LANES;
-    const float *scores = s->scores;
-    uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes;
-    const __m512 before = _mm512_loadu_ps(s->largest + b * LANES);
-    __m512 top[STEP], total[STEP];
     VF32_UNROLL
-    for (int i = 0; i < STEP; i++) {
-        top[i] = before;
-        total[i] = _mm512_setzero_ps();
-    }
-    for (int v = 0; v < vectors; v += STEP)
+    for (int i = 0; i < blocks; i++, b++) {
+        const float *scores = s->scores + i * BLOCK * lanes;
+        uint32_t *weight = s->weight + (int64_t)b * PAIRS * lanes;
+        const __m512 before = _mm512_loadu_ps(s->largest + b * LANES);
+        __m512 top[STEP], total[STEP];
         VF32_UNROLL
-    for (int i = 0; i < STEP; i++)
-        top[i] = vf32_max(top[i], _mm512_loadu_ps(scores + (v + i) * LANES));
-    const __m512 largest =
-        over_keys(lanes, vf32_max(vf32_max(top[0], top[1]), vf32_max(top[2], top[3])), true);
-    const __mmask16 none = _mm512_cmp_ps_mask(largest, vf32_set1(-INFINITY), _CMP_EQ_OQ);
-    const __m512 from = _mm512_mask_blend_ps(none, largest, _mm512_setzero_ps());
-    for (int v = 0; v < vectors; v += STEP) {
-        __m512 p[STEP];
-        VF32_UNROLL
-        for (int i = 0; i < STEP; i++)
-            p[i] = vf32_sub(_mm512_loadu_ps(scores + (v + i) * LANES), from);
-        vf32_exp2_all(p);
-        VF32_UNROLL
-        for (int i = 0; i < STEP; i++) {
-            total[i] = vf32_add(total[i], p[i]);
-            if (s->scaled)
-                p[i] = scale_weights(p[i], _mm512_loadu_ps(scores + (v + i) * LANES),
-                                     _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
+        for (int n = 0; n < STEP; n++) {
+            top[n] = before;
+            total[n] = _mm512_setzero_ps();
         }
-        VF32_UNROLL
-        for (int i = 0; i < STEP; i += 2)
-            _mm512_storeu_si512(
-                weight + (v + i) / 2 * LANES,
-                _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(p[i + 1], p[i])));
+        for (int v = 0; v < vectors; v += STEP)
+            VF32_UNROLL
+        for (int n = 0; n < STEP; n++)
+            top[n] = vf32_max(top[n], _mm512_loadu_ps(scores + (v + n) * LANES));
+        const __m512 largest =
+            over_keys(lanes, vf32_max(vf32_max(top[0], top[1]), vf32_max(top[2], top[3])), true);
+        const __m512 from = finite_or_0(largest);
+        for (int v = 0; v < vectors; v += STEP)
+            weigh_vectors(s, v, scores + v * LANES, from, order, total, weight + v / 2 * LANES);
+        const __m512 shrink = vf32_exp2(vf32_sub(before, from));
+        const __m512 sum = over_keys(
+            lanes, vf32_add(vf32_add(total[0], total[1]), vf32_add(total[2], total[3])), false);
+        _mm512_storeu_ps(s->shrink + b * LANES, shrink);
+        _mm512_storeu_ps(s->sum + b * LANES,
+                         vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));
+        _mm512_storeu_ps(s->largest + b * LANES, largest);
     }
-    const __m512 shrink = vf32_exp2(vf32_sub(before, from));
-    const __m512 sum = over_keys(
-        lanes, vf32_add(vf32_add(total[0], total[1]), vf32_add(total[2], total[3])), false);
-    _mm512_storeu_ps(s->shrink + b * LANES, shrink);
-    _mm512_storeu_ps(s->sum + b * LANES,
-                     vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));
-    _mm512_storeu_ps(s->largest + b * LANES, largest);
 }
 
 // Functions of their own, so that products have the registers that constants of the exponential would keep.
-#define WEIGH(lanes)                                                                               \
-    static __attribute__((noinline, unused)) void weigh_##lanes(const struct rows *s, int32_t b)   \
+#define WEIGH(name, lanes, blocks)                                                                 \
+    static __attribute__((noinline, unused)) void weigh_##name(const struct rows *s, int32_t b)    \
     {                                                                                              \
-        weigh_lanes(s, lanes, b);                                                                  \
+        weigh_lanes(s, lanes, blocks, b);                                                          \
     }
 
-WEIGH(4)
-WEIGH(8)
-WEIGH(16)
+WEIGH(4, 4, 1)
+WEIGH(two_fours, 4, 2)
+WEIGH(8, 8, 1)
+WEIGH(16, 16, 1)
 
-INLINE void weigh(const struct rows *s, const int lanes, int32_t b)
+// Of one block, or of two of four rows.
+INLINE void weigh(const struct rows *s, const int lanes, int32_t b, int32_t blocks)
 {
-    (lanes == 4 ? weigh_4 : lanes == 8 ? weigh_8 : weigh_16)(s, b);
+    (blocks == 2 ? weigh_two_fours : lanes == 4 ? weigh_4 : lanes == 8 ? weigh_8 : weigh_16)(s, b);
 }
 
 // Pair `part` of every four.
@@ -169,49 +214,49 @@ INLINE __m512i spread(__m512i pairs, const int part)
     }
 }
 
-// sums[key][four rows] += their products with 16 pairs of KEY_SCORES / lanes keys.
-INLINE void score_pairs(const int lanes, const uint32_t *q, const __m512i *k, __m512 *sums)
+// sums[key][four rows] += the products of 16 rows with 16 pairs of KEY_SCORES / LANES keys.
+INLINE void score_pairs(const uint32_t *q, const __m512i *k, __m512 *sums)
 {
-    const int fours = lanes / 4, keys = KEY_SCORES / lanes;
     VF32_UNROLL
     for (int part = 0; part < 4; part++) {
         __m512i x[4];
         VF32_UNROLL
-        for (int i = 0; i < fours; i++) {
-            x[i] = _mm512_loadu_si512(q + (part * fours + i) * LANES);
+        for (int i = 0; i < 4; i++) {
+            x[i] = _mm512_loadu_si512(q + (part * 4 + i) * LANES);
             WEFT__IN_REGISTER(x[i]);
         }
         VF32_UNROLL
-        for (int j = 0; j < keys; j++) {
+        for (int j = 0; j < KEY_SCORES / LANES; j++) {
             const __m512bh y = (__m512bh)spread(k[j], part);
             VF32_UNROLL
-            for (int i = 0; i < fours; i++)
-                sums[j * fours + i] = _mm512_dpbf16_ps(sums[j * fours + i], (__m512bh)x[i], y);
+            for (int i = 0; i < 4; i++)
+                sums[j * 4 + i] = _mm512_dpbf16_ps(sums[j * 4 + i], (__m512bh)x[i], y);
         }
     }
 }
 
-// The parts of 128 bits of four sums added up: part i is what sum i comes to.
-INLINE __m512 add_parts(const __m512 sums[4])
+// The parts of 128 bits of four sums added up: part i is what sum i comes to. Blends cost nothing beside products,
+// shuffles across parts do.
+INLINE __m512 add_four_parts(__m512 a, __m512 b, __m512 c, __m512 d)
 {
-    const __m512 a = vf32_add(_mm512_shuffle_f32x4(sums[0], sums[1], 0x44),
-                              _mm512_shuffle_f32x4(sums[0], sums[1], 0xee));
-    const __m512 b = vf32_add(_mm512_shuffle_f32x4(sums[2], sums[3], 0x44),
-                              _mm512_shuffle_f32x4(sums[2], sums[3], 0xee));
-    return vf32_add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+    const __m512 ac =
+        vf32_add(_mm512_mask_blend_ps(0xff00, a, c), _mm512_shuffle_f32x4(a, c, 0x4e));
+    const __m512 bd =
+        vf32_add(_mm512_mask_blend_ps(0xff00, b, d), _mm512_shuffle_f32x4(b, d, 0x4e));
+    const __m512 others = _mm512_mask_blend_ps(0xf0f0, bd, ac);
+    return vf32_add(_mm512_mask_blend_ps(0xf0f0, ac, bd),
+                    _mm512_shuffle_f32x4(others, others, 0xb1));
 }
 
-// The sums of KEY_SCORES / lanes keys from `key` on of the block become scores, times `scale`.
-INLINE void store_scores(const struct rows *s, const int lanes, int32_t key, float scale,
+// The sums of KEY_SCORES / LANES keys from `key` on of the block become scores, times `scale`.
+INLINE void store_scores(const struct rows *s, int32_t key, float scale,
                          const __m512 sums[KEY_SCORES / 4])
 {
-    const __m512i order = _mm512_setr_epi32(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
     VF32_UNROLL
     for (int v = 0; v < KEY_SCORES / LANES; v++) {
-        __m512 x = vf32_mul(vf32_set1(scale), add_parts(sums + 4 * v));
-        if (lanes < LANES)
-            x = _mm512_permutexvar_ps(order, x);
-        _mm512_storeu_ps(s->scores + (key * lanes / LANES + v) * LANES, x);
+        const __m512 *k = sums + 4 * v;
+        _mm512_storeu_ps(s->scores + (key + v) * LANES,
+                         vf32_mul(vf32_set1(scale), add_four_parts(k[0], k[1], k[2], k[3])));
     }
 }
 
@@ -339,9 +384,9 @@ INLINE void score_codes_of_many(const struct rows *s, weft_dtype kv, const struc
         }
         VF32_UNROLL
         for (int h = 0; h < 2; h++, q += LINE_PAIRS * LANES)
-            score_pairs(LANES, q, k[h], sums);
+            score_pairs(q, k[h], sums);
     }
-    store_scores(s, LANES, key, scale, sums);
+    store_scores(s, key, scale, sums);
 }
 
 // acc[row][columns] = acc * shrink + weight * value for `rows` rows of a block of rows from row `first` on, and 32

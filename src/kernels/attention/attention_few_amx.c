@@ -157,11 +157,11 @@ INLINE void attend_block(struct tiles *t)
     score(t, call->scale * LOG2E);
     if (s->scaled) {
         spread_scales(s, ROWS);
-        adjust_scores(s, ROWS, 0);
+        adjust_scores(s, ROWS, 0, s->scores);
     }
     if (mask)
-        mask_scores(s, ROWS, 0);
-    weigh(s, ROWS, 0);
+        mask_scores(s, ROWS, 0, s->scores);
+    weigh(s, ROWS, 0, 1);
     turn_weights(t);
     shrink_sums(s);
     tiles_written();

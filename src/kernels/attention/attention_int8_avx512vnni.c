@@ -357,9 +357,9 @@ INLINE void attend_block(struct few *f, const int lanes, const int32_t dim, cons
     for (int32_t key = 0; key < s->block->n; key += code_step(lanes))
         score_keys(f, lanes, dim, key, ahead);
     if (call->softcap > 0 || call->alibi_slopes || s->scaled)
-        adjust_scores(s, lanes, 0);
+        adjust_scores(s, lanes, 0, s->scores);
     if (mask)
-        mask_scores(s, lanes, 0);
+        mask_scores(s, lanes, 0, s->scores);
     weigh(f, lanes);
     if (f->wild) {
         add_wild_values(f, lanes);

@@ -14,15 +14,15 @@ static __m512i keys_of_lanes(const int lanes)
     return _mm512_loadu_si512(key);
 }
 
-// What is between a score and its weight beside the scale, for a block of rows.
-static void adjust_scores(const struct rows *s, const int lanes, int32_t b)
+// What is between a score and its weight beside the scale, for a block of rows whose scores are `scores`.
+static void adjust_scores(const struct rows *s, const int lanes, int32_t b, float *scores)
 {
     const struct weft__attention_call *call = s->call;
     const __m512i of_key = keys_of_lanes(lanes);
     const __m512i own = _mm512_loadu_si512(s->own + b * LANES);
     const __m512 slope = _mm512_loadu_ps(s->slope + b * LANES);
     for (int v = 0; v < BLOCK * lanes / LANES; v++) {
-        __m512 x = _mm512_loadu_ps(s->scores + v * LANES);
+        __m512 x = _mm512_loadu_ps(scores + v * LANES);
         if (s->scaled)
             x = vf32_mul(x, _mm512_loadu_ps(s->key_scale + v * LANES));
         if (call->softcap > 0)
@@ -34,12 +34,12 @@ static void adjust_scores(const struct rows *s, const int lanes, int32_t b)
             __m512 far = _mm512_cvtepi32_ps(_mm512_abs_epi32(_mm512_sub_epi32(own, key)));
             x = vf32_sub(x, vf32_mul(slope, far));
         }
-        _mm512_storeu_ps(s->scores + v * LANES, x);
+        _mm512_storeu_ps(scores + v * LANES, x);
     }
 }
 
 // Scores that their rows do not see become -infinity.
-static void mask_scores(const struct rows *s, const int lanes, int32_t b)
+static void mask_scores(const struct rows *s, const int lanes, int32_t b, float *scores)
 {
     int32_t low[LANES], high[LANES];
     for (int i = 0; i < LANES; i++) {
@@ -54,7 +54,7 @@ static void mask_scores(const struct rows *s, const int lanes, int32_t b)
         const int key = v * (LANES / lanes);
         const __m512i shifted = _mm512_sllv_epi32(bit, _mm512_set1_epi32(key % 32));
         const __mmask16 sees = _mm512_test_epi32_mask(key < 32 ? lows : highs, shifted);
-        float *x = s->scores + v * LANES;
+        float *x = scores + v * LANES;
         _mm512_storeu_ps(x, _mm512_mask_blend_ps(sees, vf32_set1(-INFINITY), _mm512_loadu_ps(x)));
     }
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // What attention by products of pairs (attention_pairs_avx512bf16.c) keeps for the rows of a tile, and what they see.
 //
-//      q       [block of rows][vector][16]                     pairs of bf16 (place_of_pair()); of codes in the order of
-//                                                              unpacking (attention_codes_avx512bf16.h)
+//      q       [block of rows][vector][16]                     pairs of bf16 (load_pairs()); of codes in the order of
+//                                                              unpacking (place_of_pair())
 //      scores  [vector][lane]                                  f32
 //      weight  [block of rows][pair of keys][row]              pairs of bf16
-//      acc     [block of rows][group of columns][row][16 ..]   f32, columns in the order of unpacking (store_row())
+//      acc     [block of rows][group of columns][row][16 ..]   f32, columns in the order of unpacking (store_row());
+//                                                              of bf16 blocks of four rows
 #ifndef WEFT_KERNELS_ATTENTION_PAIRS_H
 #define WEFT_KERNELS_ATTENTION_PAIRS_H
 
@@ -19,11 +20,11 @@
 
 enum {
     LANES = 16,
+    FEW = 4, // lanes of a block of rows of bf16, of which up to two grow together
     PAIRS = BLOCK / 2,
     GROUP = 32,      // columns: a line of a value
     CODE_GROUP = 64, // the same of codes of a byte
     KEY_SCORES = 64, // of keys times rows that grow together
-    FOUR_KEYS = 8,   // keys of four rows, the same
     TWO_CODES = 32,  // of each of two keys, which are a vector
     TWO_PAIRS = 8,   // of elements of each, which are a vector of bf16
     UNIT_SUMS = 8,   // of codes, sums of products that grow together
@@ -107,7 +108,7 @@ static inline int64_t rows_bytes(int32_t rows, int32_t head_dim, int32_t v_dim)
     const int64_t blocks = row_blocks(rows), padded = blocks * LANES;
     const int64_t columns = groups_of(v_dim, CODE_GROUP) * CODE_GROUP;
     const int64_t pairs = groups_of(head_dim, CODE_GROUP) * (CODE_GROUP / 2);
-    const int64_t words = padded * (pairs + columns + PAIRS + 3 + 2 + 2) + 3 * BLOCK * LANES +
+    const int64_t words = padded * (pairs + columns + PAIRS + 4 * (3 + 2) + 2) + 3 * BLOCK * LANES +
                           columns + LANES + 4 * BLOCK * 2;
     return words * 4 + 64;
 }
@@ -131,11 +132,11 @@ static struct rows lay_out(const struct weft__attention_call *call,
     s.row = take(&at, (int64_t)s.groups * s.columns);
     s.key_scale = take(&at, BLOCK * LANES);
     s.value_scale = take(&at, BLOCK * LANES);
-    s.largest = take(&at, padded);
-    s.sum = take(&at, padded);
-    s.shrink = take(&at, padded);
-    s.slope = take(&at, padded);
-    s.own = take(&at, padded);
+    s.largest = take(&at, 4 * padded);
+    s.sum = take(&at, 4 * padded);
+    s.shrink = take(&at, 4 * padded);
+    s.slope = take(&at, 4 * padded);
+    s.own = take(&at, 4 * padded);
     s.order = take(&at, LANES);
     s.seen = (uint64_t *)(void *)take(&at, 2 * padded);
     s.at = (int64_t *)(void *)take(&at, 2 * BLOCK * 2);
@@ -146,18 +147,14 @@ static struct rows lay_out(const struct weft__attention_call *call,
     return s;
 }
 
-// Where pair i of row r lies in a block of rows. For products of four rows: 16 pairs, four times every fourth
-// (alone: four times four); of codes as unpacking leaves 64 of them, in each part of 16 the first eight and the
-// others. Few rows of codes: 16 pairs of a row, each 8 in two halves.
-INLINE int32_t place_of_pair(const bool codes, const int lanes, int32_t r, int32_t i)
+// Where pair i of row r lies in a block of rows over codes. 16 rows: for products of four rows 64 codes as unpacking leaves
+// them, in each part of 16 the first eight and the others. Few rows: 16 pairs of a row, each 8 in two halves.
+INLINE int32_t place_of_pair(const int lanes, int32_t r, int32_t i)
 {
-    if (codes && lanes < LANES)
+    if (lanes < LANES)
         return ((i / 16 * 2 + i % 8 / 4) * lanes + r) * TWO_PAIRS + i % 16 / 8 * 4 + i % 4;
-    if (lanes == 4)
-        return i / 4 * LANES + r * 4 + i % 4;
-    const int32_t line = codes ? i / 32 * 2 + i % 8 / 4 : i / LINE_PAIRS;
-    const int32_t part = codes ? i % 32 / 8 : i % LINE_PAIRS / 4;
-    return line * LINE_PAIRS * lanes + i % 4 * 4 * lanes + r / 4 * LANES + part * 4 + r % 4;
+    return (i / 32 * 2 + i % 8 / 4) * LINE_PAIRS * lanes + i % 4 * 4 * lanes + r / 4 * LANES +
+           i % 32 / 8 * 4 + r % 4;
 }
 
 static void open_rows(struct rows *s, const int lanes)
@@ -170,15 +167,15 @@ static void open_rows(struct rows *s, const int lanes)
     memset(s->acc, 0,
            (size_t)s->blocks * (size_t)(s->groups * s->columns * lanes) * sizeof *s->acc);
     for (int32_t i = 0; i < s->blocks * LANES; i++) {
-        int32_t row = i / LANES * LANES + row_of(lanes, i % LANES), own = 0;
-        row = row < s->rows ? row : s->rows - 1;
         s->largest[i] = -INFINITY;
         s->sum[i] = 0;
+    }
+    for (int32_t i = 0; i < s->blocks * LANES && call->alibi_slopes; i++) {
+        int32_t row = i / LANES * lanes + row_of(lanes, i % LANES), own = 0;
+        row = row < s->rows ? row : s->rows - 1;
         own = before + weft__attention_token(call, s->tile, row);
         memcpy(&s->own[i], &own, sizeof own);
-        s->slope[i] = call->alibi_slopes
-                          ? call->alibi_slopes[weft__attention_head(call, s->tile, row)] * LOG2E
-                          : 0;
+        s->slope[i] = call->alibi_slopes[weft__attention_head(call, s->tile, row)] * LOG2E;
     }
 }
 

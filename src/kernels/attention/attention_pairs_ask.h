@@ -12,12 +12,6 @@ INLINE void ask_near(const int lanes, const char *pool, const int64_t *at, int64
     __builtin_prefetch(pool + 2 * (at[lanes == 8 ? 2 * NEAR : NEAR] + column), 0, 3);
 }
 
-INLINE void ask(const char *pool, const int64_t *at, int64_t column)
-{
-    ask_near(4, pool, at, column);
-    __builtin_prefetch(pool + 2 * (at[BLOCK] + column), 0, 2);
-}
-
 // What of the values' lines is asked for while rows take them: nothing, all, or what the first and the second of two rounds of rows
 // ask for, so that memory is as busy in the second as in the first.
 enum asking { NOTHING, ALL, FIRST_HALF, SECOND_HALF };
@@ -46,17 +40,11 @@ INLINE void ask_line(const char *pool, struct line *line)
     line->column = over ? 0 : line->column;
 }
 
-INLINE void ask_values(const int lanes, const enum asking asks, const char *pool, const int64_t *at,
-                       int64_t column, struct line *line)
+// Asks for line n of those of the rows at[] of `dim` elements, in order of address, for L2.
+INLINE void ask_far(const char *pool, const int64_t *at, const int32_t dim, const int32_t n)
 {
-    if (asks == ALL || asks == FIRST_HALF) {
-        ask_near(lanes, pool, at, column);
-        ask_near(lanes, pool, at + 1, column);
-    }
-    if (asks != NOTHING)
-        ask_line(pool, line);
-    if (asks == ALL)
-        ask_line(pool, line);
+    const int32_t lines = dim / GROUP;
+    __builtin_prefetch(pool + 2 * (at[n / lines] + n % lines * GROUP), 0, 2);
 }
 
 #endif
