@@ -2,6 +2,7 @@
 // Decode against every length from 1 to 130 keys, in pages of odd sizes: blocks of keys that are whole,
 // begun, or end with a page. Buffers are no longer than they must be, for AddressSanitizer; what no
 // query sees holds NaN, in the pool and in the page table what would be outside the pool.
+#include <float.h>
 #include <math.h>
 
 #include "src/base/half.h"
@@ -11,6 +12,7 @@ enum { KV_HEADS = 2, MOST_KEYS = 130 };
 
 struct decode {
     int32_t head_dim, page_size, kv_len, tokens, group, window;
+    bool bf16;          // keys and values; else f16
     int64_t row, elems; // head_dim and a gap, elements of a pool
     int32_t pages;
     uint16_t *k, *v;
@@ -23,6 +25,11 @@ static float wave(int64_t i)
     return sinf((float)(i * 7919 % 10007));
 }
 
+static uint16_t half(const struct decode *d, float x)
+{
+    return d->bf16 ? weft__bf16_from_f32(x) : weft__f16_from_f32(x);
+}
+
 static void *exactly(int64_t count, size_t bytes)
 {
     return malloc((size_t)count * bytes);
@@ -33,15 +40,15 @@ static void fill_pool(struct decode *d)
 {
     int32_t seen = d->window ? d->kv_len - d->tokens - d->window + 1 : 0;
     for (int64_t i = 0; i < d->elems; i++)
-        d->k[i] = d->v[i] = 0x7e00;
+        d->k[i] = d->v[i] = half(d, NAN);
     for (int32_t page = 0; page * d->page_size < d->kv_len; page++)
         d->table[page] = (page + 1) * d->page_size <= seen ? INT32_MIN : d->pages - 1 - page;
     for (int32_t t = seen < 0 ? 0 : seen; t < d->kv_len; t++)
         for (int64_t i = 0; i < KV_HEADS * d->head_dim; i++) {
             int64_t slot = (int64_t)d->table[t / d->page_size] * d->page_size + t % d->page_size;
             int64_t at = (slot * KV_HEADS + i / d->head_dim) * d->row + i % d->head_dim;
-            d->k[at] = weft__f16_from_f32(wave(i + 31 * t));
-            d->v[at] = weft__f16_from_f32(wave(i + 57 * t + 1));
+            d->k[at] = half(d, wave(i + 31 * t));
+            d->v[at] = half(d, wave(i + 57 * t + 1));
         }
 }
 
@@ -79,7 +86,7 @@ static void run(weft_context *context, const struct decode *d, const char *varia
     weft_plan *plan;
     const int32_t cu[2] = {0, d->tokens};
     const weft_attention_desc desc = {.size = sizeof desc,
-                                      .kv = {.dtype = WEFT_F16,
+                                      .kv = {.dtype = d->bf16 ? WEFT_BF16 : WEFT_F16,
                                              .num_kv_heads = KV_HEADS,
                                              .head_dim = d->head_dim,
                                              .page_size = d->page_size},
@@ -87,6 +94,7 @@ static void run(weft_context *context, const struct decode *d, const char *varia
                                       .window = d->window,
                                       .max_q_tokens = d->tokens,
                                       .max_kv_len = d->kv_len,
+                                      .flags = d->bf16 ? WEFT_ATTENTION_NARROW_QUERIES : 0,
                                       .variant = variant};
     assert_int_equal(weft_attention_plan(context, &desc, &plan), WEFT_OK);
     size_t bytes = weft_plan_workspace_bytes(plan);
@@ -118,6 +126,13 @@ static void close_to(const struct decode *d, const float *got, const float *want
                      got[i], want[i]);
 }
 
+static void release(struct decode *d)
+{
+    void *all[] = {d->k, d->v, d->table, d->q, d->out, d->want, d->lse, d->want_lse};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
 static void try(weft_context *context, struct decode d)
 {
     int64_t rows = (int64_t)d.tokens * d.group * KV_HEADS;
@@ -126,9 +141,7 @@ static void try(weft_context *context, struct decode d)
     run(context, &d, "attention_any_ref", d.want, d.want_lse);
     close_to(&d, d.out, d.want, rows * d.head_dim);
     close_to(&d, d.lse, d.want_lse, rows);
-    void *all[] = {d.k, d.v, d.table, d.q, d.out, d.want, d.lse, d.want_lse};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        free(all[i]);
+    release(&d);
 }
 
 static void every_length_in_every_page(void **state)
@@ -161,11 +174,36 @@ static void every_number_of_rows(void **state)
         }
 }
 
+// An infinite value of the last key reaches its own column of all heads, and no other becomes NaN by it.
+static void the_last_value_may_be_infinite(void **state)
+{
+    enum { COLUMN = 37 };
+    for (int32_t n = 0; n < 2 * 12 * 3; n++) {
+        struct decode d = {.bf16 = n % 2,
+                           .head_dim = n / 24 ? 64 * (n / 24) : 80,
+                           .page_size = 16,
+                           .kv_len = 60 + n / 2 % 12,
+                           .tokens = 1,
+                           .group = 1 << n / 3 % 5};
+        make(&d);
+        const int64_t last = (int64_t)d.table[(d.kv_len - 1) / 16] * 16 + (d.kv_len - 1) % 16;
+        for (int32_t head = 0; head < KV_HEADS; head++)
+            d.v[(last * KV_HEADS + head) * d.row + COLUMN] = half(&d, -INFINITY);
+        run(*state, &d, NULL, d.out, d.lse);
+        for (int64_t i = 0; i < (int64_t)KV_HEADS * d.group * d.head_dim; i++)
+            if (i % d.head_dim == COLUMN ? !(d.out[i] < -FLT_MAX) : !isfinite(d.out[i]))
+                fail_msg("%s, head_dim %d, %d keys, %d rows: [%d] is %g", d.bf16 ? "bf16" : "f16",
+                         d.head_dim, d.kv_len, d.group, (int)i, (double)d.out[i]);
+        release(&d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_length_in_every_page),
         cmocka_unit_test(every_number_of_rows),
+        cmocka_unit_test(the_last_value_may_be_infinite),
     };
     return cmocka_run_group_tests(tests, open_context, close_context);
 }
