@@ -198,7 +198,7 @@ fault("vnni-second-tile", "src/kernels/linear/linear_gemm_avx512.h",
       "for (int32_t col = 0; col < call->batch; col += tile)", "for (int32_t col = 0; col < 1; col += tile)",
       "a second tile of the batch is left out", *VP)
 fault("bf16-place-in-six", "src/kernels/linear/linear_bf16_avx512bf16.c",
-      "r % STEP_COLS * 32,", "(r + 1) % STEP_COLS * 32,",
+      "stride + in_six * 32,", "stride + (in_six + 1) % STEP_COLS * 32,",
       "a row of X takes the place of its neighbour in the six", *BF)
 fault("bf16-second-tile", "src/kernels/linear/linear_bf16_avx512bf16.c",
       "for (int32_t col = 0; col < call->batch; col += tile)", "for (int32_t col = 0; col < 1; col += tile)",

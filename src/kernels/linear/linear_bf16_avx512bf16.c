@@ -32,12 +32,14 @@ struct panel {
     float results[STEP_COLS][PANEL_ROWS];
 };
 
-// A row, 32 columns `step` elements behind one another.
-WEFT__INLINE void narrow_one(const void *x, weft_dtype dtype, int64_t at, int64_t cols,
-                             uint16_t *to, int64_t step)
+// Rows of X that lie in one another, 32 columns of each by turns, of `step` elements a turn. Together, so that lines are
+// written in order.
+WEFT__INLINE void narrow(const void *x, weft_dtype dtype, int64_t at, int64_t x_stride, int rows,
+                         int64_t cols, uint16_t *to, int64_t step)
 {
     for (int64_t i = 0; i < cols; i += 32, to += step)
-        _mm512_storeu_si512(to, bf16_row(x, dtype, at + i, cols - i));
+        for (int c = 0; c < rows; c++)
+            _mm512_storeu_si512(to + 32 * c, bf16_row(x, dtype, at + c * x_stride + i, cols - i));
 }
 
 // Sixes of rows: 32 columns of the first, of the second, ... of the sixth, the next 32 of the first.
@@ -45,9 +47,12 @@ weft__narrow_fn weft__linear_narrow_avx512bf16;
 void weft__linear_narrow_avx512bf16(const void *x, weft_dtype dtype, int64_t x_stride, int32_t rows,
                                     int64_t cols, int32_t m, uint16_t *to, int64_t stride)
 {
-    for (int32_t r = m; r < m + rows; r++)
-        narrow_one(x, dtype, (r - m) * x_stride, cols,
-                   to + r / STEP_COLS * STEP_COLS * stride + r % STEP_COLS * 32, 32 * STEP_COLS);
+    for (int32_t r = m, n; r < m + rows; r += n) {
+        const int32_t in_six = r % STEP_COLS, left = m + rows - r;
+        n = left < STEP_COLS - in_six ? left : STEP_COLS - in_six;
+        narrow(x, dtype, (r - m) * x_stride, x_stride, n, cols,
+               to + (r - in_six) * stride + in_six * 32, 32 * STEP_COLS);
+    }
 }
 
 weft__narrow_fn weft__linear_narrow_rows_avx512bf16;
@@ -56,7 +61,7 @@ void weft__linear_narrow_rows_avx512bf16(const void *x, weft_dtype dtype, int64_
                                          int64_t stride)
 {
     for (int32_t r = 0; r < rows; r++)
-        narrow_one(x, dtype, r * x_stride, cols, to + (m + r) * stride, 32);
+        narrow(x, dtype, r * x_stride, x_stride, 1, cols, to + (m + r) * stride, 32);
 }
 
 // A chunk of a panel of W on its way, a block of 16 rows by 32 columns after another: asked for, then turned
