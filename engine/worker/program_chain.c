@@ -56,7 +56,6 @@ static void count_pass(model_program *program)
 
 typedef bool run_fn(model_program *program, int32_t seqs, engine_error *err);
 
-// Chooses a token for every sequence, into `ids`, and moves everything on to the next.
 // The sampler draws as a chain does; model_program_sample() points it to rows and draws of its caller.
 static void draw_for_links(model_program *program)
 {
@@ -67,6 +66,7 @@ static void draw_for_links(model_program *program)
     args->logprobs = NULL;
 }
 
+// Chooses a token for every sequence, into `ids`, and moves everything on to the next.
 static bool choose(model_program *program, int32_t seqs, engine_error *err)
 {
     draw_for_links(program);
