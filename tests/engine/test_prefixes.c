@@ -163,16 +163,23 @@ static void sessions_find_what_others_left(void **state)
     close_worker(worker);
 }
 
+// A session that has read the first tokens of the text; `other` are these but for one.
+static engine_session *read_text(engine_worker *worker, int32_t *other, int32_t count, int32_t but)
+{
+    engine_session *session = must_open_session(worker);
+    memcpy(other, written.tokens, (size_t)count * sizeof *other);
+    other[but] = (other[but] + 1) % vocab;
+    read_in(session, written.tokens, count);
+    return session;
+}
+
 static void what_is_written_is_not_found(void **state)
 {
     (void)state;
     engine_worker *worker = start(8, true);
     assert_non_null(worker);
-    engine_session *session = must_open_session(worker);
     int32_t other[150];
-    memcpy(other, written.tokens, sizeof other);
-    other[100] = (other[100] + 1) % vocab;
-    read_in(session, written.tokens, 150);
+    engine_session *session = read_text(worker, other, 150, 100);
     read_in(session, other, 150); // goes on in the middle of page 1
     expect_logits(session);
     read_in(session, written.tokens, 150);
@@ -191,11 +198,8 @@ static void what_was_kept_is_found_behind_the_same(void **state)
     (void)state;
     engine_worker *worker = start(8, true);
     assert_non_null(worker);
-    engine_session *session = must_open_session(worker);
     int32_t other[150];
-    memcpy(other, written.tokens, sizeof other);
-    other[PAGE] = (other[PAGE] + 1) % vocab;
-    read_in(session, written.tokens, 150);
+    engine_session *session = read_text(worker, other, 150, PAGE);
     assert_int_equal(read_in(session, other, 150), 150 - PAGE);
     engine_session_close(session);
     engine_session *second = must_open_session(worker);
