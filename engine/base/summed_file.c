@@ -8,20 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "engine/base/alloc.h"
-
-bool summed_file_fits(const char *path)
-{
-    struct stat about;
-    if (stat(path, &about) != 0 || S_ISREG(about.st_mode))
-        return true;
-    errno = S_ISDIR(about.st_mode) ? EISDIR : EEXIST;
-    return false;
-}
+#include "engine/base/path.h"
 
 void summed_file_begin(summed_file *file, const char *path)
 {
@@ -37,7 +28,7 @@ void summed_file_begin(summed_file *file, const char *path)
     }
     snprintf(file->beside, size + SUFFIX_BYTES, "%s.%ld.%d", path, (long)getpid(),
              atomic_fetch_add(&number, 1));
-    file->file = summed_file_fits(path) ? fopen(file->beside, "wbx") : NULL;
+    file->file = path_takes_a_file(path) ? fopen(file->beside, "wbx") : NULL;
     file->error = file->file ? 0 : errno;
 }
 

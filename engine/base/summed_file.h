@@ -13,9 +13,6 @@ typedef struct summed_file {
     int error;           // of the first failure, by errno; 0: none
 } summed_file;
 
-// May a file come to this path by rename? Not where a folder or a device is, which would be gone: errno says so.
-bool summed_file_fits(const char *path);
-
 // What is put after a failure goes nowhere; only the end says whether all went well. It is called in any case.
 void summed_file_begin(summed_file *file, const char *path);
 void summed_file_put(summed_file *file, const void *data, size_t bytes);

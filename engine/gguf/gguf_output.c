@@ -8,7 +8,7 @@
 
 #include "engine/base/alloc.h"
 #include "engine/base/checked.h"
-#include "engine/base/summed_file.h"
+#include "engine/base/path.h"
 
 enum { HEAD_BYTES = 24 };
 
@@ -53,7 +53,7 @@ gguf_output *gguf_output_open(const char *path, engine_error *err)
         return NULL;
     }
     snprintf(output->part_path, length + sizeof ".part", "%s.part", path);
-    if (summed_file_fits(path))
+    if (path_takes_a_file(path))
         output->stream = fopen(output->part_path, "wb");
     if (output->stream)
         return output;

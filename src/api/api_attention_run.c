@@ -137,7 +137,7 @@ static weft_status settle_strides(const weft_plan *plan, weft_attention_args *ar
         return weft__fail(plan->context, WEFT_EINVAL,
                           "attention: a stride of q or out is shorter than head_dim, or too long");
     if (!weft__api_stride(&args->page_table_stride, 0, 0,
-                          args->seq_rows ? INT32_MAX : args->num_seqs))
+                          weft__api_table_rows(args->seq_rows, args->num_seqs)))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "attention: page_table_stride=%lld is negative, or too long",
                           (long long)args->page_table_stride);

@@ -329,8 +329,9 @@ static weft_status check_members(const weft_batch *batch, const weft_batch_args 
     if (args->page_indices && (!args->page_starts || args->page_table))
         return weft__fail(context, WEFT_EINVAL,
                           "batch: page_indices need page_starts, and no page_table");
-    if (args->num_pages < 0 || !weft__api_stride(&(int64_t){args->page_table_stride}, 0, 0,
-                                                 args->seq_rows ? INT32_MAX : args->num_seqs))
+    if (args->num_pages < 0 ||
+        !weft__api_stride(&(int64_t){args->page_table_stride}, 0, 0,
+                          weft__api_table_rows(args->seq_rows, args->num_seqs)))
         return weft__fail(
             context, WEFT_EINVAL,
             "batch: num_pages=%lld or page_table_stride=%lld is negative, or too long",

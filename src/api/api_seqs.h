@@ -30,6 +30,12 @@ weft_status weft__api_check_pages(weft_context *context, const struct weft__api_
 weft_status weft__api_check_list(weft_context *context, const struct weft__api_seqs *seqs,
                                  int32_t seq, int64_t first, int64_t last);
 
+// Rows of a page table that sequences may name: by seq_rows any.
+static inline int32_t weft__api_table_rows(const int32_t *seq_rows, int32_t num_seqs)
+{
+    return seq_rows ? INT32_MAX : num_seqs;
+}
+
 // The list of a sequence's pages, or NULL if there is none.
 const int32_t *weft__api_pages(const struct weft__api_seqs *seqs, int32_t seq);
 

@@ -61,7 +61,7 @@ fault("door-beyond-capacity", "src/api/api_batch.c", "batch->kv_lens[s] == batch
       "sequences grow beyond their capacity", "api_batch")
 fault("door-pages-unplanned", "src/api/api_batch.c", "    if (pages > batch->desc.max_pages)", "    if (false)",
       "a batch takes more pages than it has room for", "api_door")
-fault("door-replaced-device", "engine/base/summed_file.c", "    if (stat(path, &about) != 0 || S_ISREG(about.st_mode))", "    if (true)",
+fault("door-replaced-device", "engine/base/path.c", "    if (stat(path, &about) != 0 || S_ISREG(about.st_mode))", "    if (true)",
       "a new file takes the place of a device or a pipe", "cli_refuse")
 fault("door-page-tables-wrap", "engine/model/settings.c", "options->max_sessions > INT32_MAX)", "options->max_sessions > INT64_MAX)",
       "page tables have more entries than can be numbered", "engine_refuse")
