@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <weft/sample.h>
+
+#include "src/backend/cuda/cuda_backend.h"
 #include "src/backend/cuda/cuda_context.h"
+#include "src/kernels/sample/sample_device.h"
 #include "tests/support/standin/standin_case.h"
 
 static void case_no_driver(void)
@@ -285,6 +289,33 @@ static void spoil(const char *path, long at, const char *with, size_t bytes)
 }
 
 // Kept on disk, found again, rebuilt when damaged, cut off, foreign, or not what the driver takes.
+// Where the device finds the parameters of draws is what their address says: a run's own copy of what its caller filled in ends before
+// the members that no version has, and what lies behind it may be anything.
+static void case_draws(void)
+{
+    weft_context *context = must_open();
+    const weft_sample_desc desc = {.size = sizeof desc, .vocab = 64, .max_rows = 2};
+    weft_plan *plan = NULL;
+    char *m;
+    CHECK(weft_memory_allocate(context, WEFT_MEMORY_DEVICE, 1 << 20, (void **)&m) == WEFT_OK);
+    CHECK(weft_sample_plan(context, &desc, &plan) == WEFT_OK);
+    const weft_sample_params own[2] = {{.temperature = 1, .seed = 7}, {.temperature = 2}};
+    const weft_sample_params *const places[] = {own, (const void *)m};
+    for (int32_t i = 0; i < 4; i++) {
+        weft_sample_args args = {.size = sizeof args, .logits = m, .params = places[i % 2]};
+        args.rows = 2, args.tokens = (int32_t *)m, args.workspace = m;
+        args.reserved[0] = (uint64_t)(i / 2);
+        struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
+        CHECK(weft__cuda_steps_of(plan, &args, steps) == 2);
+        const struct weft__sample_device_args *device = (const void *)steps[1].args;
+        CHECK((const void *)device->params == (i % 2 ? m : NULL));
+        CHECK(i % 2 || device->own[0].seed == 7);
+    }
+    weft_plan_destroy(plan);
+    weft_memory_free(context, m);
+    weft_context_destroy(context);
+}
+
 static void case_cache(void)
 {
     char folder[300], path[512], again[512];
@@ -385,6 +416,7 @@ static const struct standin_case cases[] = {
     {"kernels", case_kernels},
     {"kernel_refused", case_kernel_refused},
     {"device_lost", case_device_lost},
+    {"draws", case_draws},
     {"cache", case_cache},
     {"cache_read_only", case_cache_read_only},
     {"native", case_native},

@@ -232,8 +232,8 @@ const void *weft__cuda_resolve(const weft_plan *plan, const void *args, union we
     }
     if (plan->op == WEFT__OP_sample) {
         memcpy(&room->sample, args, sizeof room->sample);
-        if (!weft__cuda_is_pageable(weft__cuda_of(plan->context), room->sample.params))
-            room->sample.reserved[0] = WEFT__CUDA_PARAMS_BY_ADDRESS;
+        bool pageable = weft__cuda_is_pageable(weft__cuda_of(plan->context), room->sample.params);
+        room->sample.reserved[0] = pageable ? 0 : WEFT__CUDA_PARAMS_BY_ADDRESS;
         return &room->sample;
     }
     return args;

@@ -172,7 +172,12 @@ static bool choose_shapes(const weft_linear_desc *desc, const struct weft__cuda_
         set->matter.form = WEFT__LINEAR_FORM_best; // rows too long for several of them at once
         return choose_shapes(desc, limits, set);
     }
-    return set->num_shapes > 0;
+    // clusters take no weights that begin anywhere
+    set->unaligned_shape = set->shapes[0];
+    return set->num_shapes > 0 &&
+           (!set->shapes[0].sent ||
+            weft__linear_choose_blocks(m, 4, limits, &set->unaligned_shape) ||
+            weft__linear_choose_blocks(m, 1, limits, &set->unaligned_shape));
 }
 
 // The part joins the set of its format, or none: its weights are read as a file has them.
@@ -403,7 +408,8 @@ static void want_products(const weft_linear_desc *desc, struct weft__cuda_choice
         for (int32_t i = 0; i < set->num_shapes; i++)
             want_product(choice, desc, set, &set->shapes[i], launch->whole, true);
         if (set->matter.block_elems == 1) {
-            set->unaligned = want_product(choice, desc, set, &set->shapes[0], launch->whole, false);
+            set->unaligned =
+                want_product(choice, desc, set, &set->unaligned_shape, launch->whole, false);
             choice->kernels[set->unaligned].lazy = true;
         }
     }

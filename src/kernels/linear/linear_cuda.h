@@ -61,12 +61,13 @@ struct weft__linear_set {
     struct weft__linear_matter matter;
     struct weft__linear_shape shapes[WEFT__LINEAR_MOST_SHAPES]; // of rising columns
     int32_t num_shapes;
-    int32_t first_kernel; // of the shapes, one behind the other
-    int32_t unaligned;    // kernel for plain weights that begin anywhere, one row of X a pass
-    struct weft__linear_slices slices; // for some rows of X
-    struct weft__linear_gemm gemm;     // for many
-    struct weft__linear_blas blas;     // likewise
-    bool named_blas;                   // by its row
+    int32_t first_kernel;                      // of the shapes, one behind the other
+    struct weft__linear_shape unaligned_shape; // of plain weights that begin anywhere
+    int32_t unaligned;                         // its kernel
+    struct weft__linear_slices slices;         // for some rows of X
+    struct weft__linear_gemm gemm;             // for many
+    struct weft__linear_blas blas;             // likewise
+    bool named_blas;                           // by its row
 };
 
 // Does the set's kernel for one row of X round it itself?

@@ -410,15 +410,11 @@ static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m,
     return false;
 }
 
-// Chooses the shape for passes of `columns` rows of X; false if the device has not the shared memory.
-static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m, int32_t columns,
-                                             const struct weft__cuda_limits *limits,
-                                             struct weft__linear_shape *shape)
+// Blocks that have all columns of their rows, or share them with the next ones: the first of a list that fits.
+static inline bool weft__linear_choose_blocks(const struct weft__linear_matter *m, int32_t columns,
+                                              const struct weft__cuda_limits *limits,
+                                              struct weft__linear_shape *shape)
 {
-    if (weft__linear_choose_twin(m, columns, limits, shape) ||
-        weft__linear_choose_four_bits(m, columns, limits, shape) ||
-        weft__linear_choose_sent(m, columns, limits, shape))
-        return true;
     int count;
     const int8_t(*list)[3] = weft__linear_blocks_to_try(m, columns, limits, &count);
     for (int32_t split = 1; split <= (limits->sm >= 90 ? 8 : 1); split *= 2)
@@ -437,6 +433,17 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
             return true;
         }
     return weft__linear_choose_outside(m, columns, limits, shape);
+}
+
+// Chooses the shape for passes of `columns` rows of X; false if the device has not the shared memory.
+static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m, int32_t columns,
+                                             const struct weft__cuda_limits *limits,
+                                             struct weft__linear_shape *shape)
+{
+    return weft__linear_choose_twin(m, columns, limits, shape) ||
+           weft__linear_choose_four_bits(m, columns, limits, shape) ||
+           weft__linear_choose_sent(m, columns, limits, shape) ||
+           weft__linear_choose_blocks(m, columns, limits, shape);
 }
 
 // Blocks for `groups` groups of rows.

@@ -202,14 +202,13 @@ static void add_product(struct weft__linear_run *run, const struct weft__linear_
     if (set->matter.rounds)
         device.rounded = launch->flags & WEFT_LINEAR_NEXT ? args->next : args->parts[0].y;
     int32_t which = shape_of(set, args->batch), kernel = set->first_kernel + which;
-    const struct weft__linear_shape *chosen = &set->shapes[which];
+    const struct weft__linear_shape *shape = &set->shapes[which];
     device.num_groups =
-        fill_parts(run, set, weft__linear_group_rows(&set->matter, chosen), staging, &device);
+        fill_parts(run, set, weft__linear_group_rows(&set->matter, shape), staging, &device);
     if (device.num_parts == 0)
         return;
     if (plain && !aligned(&device))
-        which = 0, kernel = set->unaligned;
-    const struct weft__linear_shape *shape = &set->shapes[which];
+        shape = &set->unaligned_shape, kernel = set->unaligned;
     struct weft__cuda_step *step =
         weft__cuda_step(&run->steps[run->count++], kernel,
                         weft__linear_blocks(shape, &launch->limits, device.num_groups),
