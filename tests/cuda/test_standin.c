@@ -288,9 +288,8 @@ static void spoil(const char *path, long at, const char *with, size_t bytes)
     fclose(file);
 }
 
-// Kept on disk, found again, rebuilt when damaged, cut off, foreign, or not what the driver takes.
-// Where the device finds the parameters of draws is what their address says: a run's own copy of what its caller filled in ends before
-// the members that no version has, and what lies behind it may be anything.
+// Where the device finds the parameters of draws is what their address says, whatever lies in the members that no version has: a run's own
+// copy of what its caller filled in ends before them.
 static void case_draws(void)
 {
     weft_context *context = must_open();
@@ -316,6 +315,7 @@ static void case_draws(void)
     weft_context_destroy(context);
 }
 
+// Kept on disk, found again, rebuilt when damaged, cut off, foreign, or not what the driver takes.
 static void case_cache(void)
 {
     char folder[300], path[512], again[512];

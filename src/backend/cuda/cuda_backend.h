@@ -4,12 +4,12 @@
 #define WEFT_BACKEND_CUDA_BACKEND_H
 
 #include <weft/linear.h>
-#include <weft/sample.h>
 
 #include "src/backend/backend.h"
 #include "src/backend/cuda/cuda_driver.h"
 #include "src/kernels/attention/attention_kernel.h"
 #include "src/kernels/cuda/launch.h"
+#include "src/kernels/sample/sample_cuda.h"
 
 // cuda_context.c
 weft_status weft__cuda_open(weft_context *context, const weft_context_desc *desc);
@@ -95,7 +95,7 @@ void weft__cuda_batch_close(weft_batch *batch);
 union weft__cuda_args {
     weft_kv_append_args kv;
     struct weft__attention_args attention;
-    weft_sample_args sample;
+    struct weft__sample_cuda_args sample;
 };
 const void *weft__cuda_resolve(const weft_plan *plan, const void *args,
                                union weft__cuda_args *room);

@@ -231,9 +231,10 @@ const void *weft__cuda_resolve(const weft_plan *plan, const void *args, union we
         return &room->attention;
     }
     if (plan->op == WEFT__OP_sample) {
-        memcpy(&room->sample, args, sizeof room->sample);
-        bool pageable = weft__cuda_is_pageable(weft__cuda_of(plan->context), room->sample.params);
-        room->sample.reserved[0] = pageable ? 0 : WEFT__CUDA_PARAMS_BY_ADDRESS;
+        struct weft__sample_cuda_args *sample = &room->sample;
+        memcpy(&sample->base, args, sizeof sample->base);
+        sample->device_reads_params =
+            !weft__cuda_is_pageable(weft__cuda_of(plan->context), sample->base.params);
         return &room->sample;
     }
     return args;

@@ -163,15 +163,12 @@ struct weft__cuda_step {
     _Alignas(64) unsigned char args[WEFT__CUDA_MAX_ARGS];
 };
 
-// weft_sample_args.reserved[0] as the backend hands it on: the device can reach `params`.
-enum { WEFT__CUDA_PARAMS_BY_ADDRESS = 1 };
-
 // Returns WEFT_OK, or WEFT_EUNSUPPORTED, WEFT_EVARIANT, WEFT_EOVERFLOW with choice->text.
 typedef weft_status weft__cuda_plan_fn(const void *desc, const struct weft__cuda_limits *limits,
                                        struct weft__cuda_choice *choice);
 
 // Fills steps[0..WEFT__CUDA_MAX_STEPS) and returns how many. args is the operation's public struct,
-// checked and settled. Cannot fail: what could go wrong is refused by the plan.
+// checked and settled, or what the backend makes of it (union weft__cuda_args). Cannot fail: what could go wrong is refused by the plan.
 typedef int32_t weft__cuda_steps_fn(const void *launch, const void *args,
                                     struct weft__cuda_step *steps);
 

@@ -5,10 +5,9 @@
 //      | best [rows][parts] | cleaned logits [rows][vocab] | counts [rows][vocab] |
 #include <stdio.h>
 
-#include <weft/sample.h>
-
 #include "src/base/checked.h"
 #include "src/kernels/cuda/launch.h"
+#include "src/kernels/sample/sample_cuda.h"
 #include "src/kernels/sample/sample_device.h"
 
 _Static_assert(sizeof(struct weft__sample_device_params) == sizeof(weft_sample_params) &&
@@ -67,12 +66,13 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
                      struct weft__cuda_step *step)
 {
     const struct launch *launch = opaque_launch;
-    const weft_sample_args *args = opaque_args;
+    const struct weft__sample_cuda_args *run = opaque_args;
+    const weft_sample_args *args = &run->base;
     unsigned char *workspace = args->workspace;
     struct weft__sample_device_args device = {
         .logits = args->logits,
         .logits_stride = args->logits_stride,
-        .params = args->reserved[0] == WEFT__CUDA_PARAMS_BY_ADDRESS
+        .params = run->device_reads_params
                       ? (const struct weft__sample_device_params *)(const void *)args->params
                       : NULL,
         .next = (struct weft__sample_device_params *)(void *)args->next,
