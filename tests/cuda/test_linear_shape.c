@@ -42,7 +42,7 @@ static void check(const struct weft__linear_matter *m, const struct weft__cuda_l
         assert_true((s.warps & (s.warps - 1)) == 0 && s.stages > 0);
         assert_true(s.team > 0 && s.warps % s.team == 0);
         assert_true(s.team == s.warps || (s.split == 1 && !s.pair) || s.sent);
-        assert_true(!s.sent || (s.columns == 8 && s.split > 1 && !m->rounds && !m->exact));
+        assert_true(!s.sent || (s.columns >= 8 && s.split > 1 && !m->rounds && !m->exact));
         assert_true(s.split == 1 || (device->sm >= 90 && !s.pair && !s.x_outside));
         assert_true(!s.pair || (m->rounds && device->sm >= 90));
         assert_true(!s.x_outside || s.columns == 1);
@@ -69,6 +69,8 @@ static void every_problem_has_a_shape(void **state)
                     struct weft__linear_matter m = {.cols = cols[c],
                                                     .block_elems = blocks[b][0],
                                                     .block_bytes = blocks[b][1],
+                                                    .halves = blocks[b][1] == 2,
+                                                    .brain = c & 1,
                                                     .numbers = 2 + how % 3,
                                                     .exact = how & 1 && blocks[b][0] > 1,
                                                     .gate = how & 2,
@@ -320,35 +322,46 @@ static void few_groups_have_one_block(void **state)
     assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s) && s.warps == 16);
 }
 
-// Two to eight rows of X by plain numbers of 16 bits: as few blocks of a cluster as have room for their part of X, and a grid of whole clusters. Not where
-// results leave rounded, nor by packed weights, nor on devices without clusters.
+// Two to sixteen rows of X by plain numbers of 16 bits: as few blocks of a cluster as have room for their part of X (four only for eight rows),
+// and a grid of whole clusters. Not where results leave rounded, nor by packed weights, nor on devices without clusters; nor sixteen rows of bf16 by
+// many rows of W, or for a gate.
 static void some_rows_of_numbers_are_divided_over_clusters(void **state)
 {
     static const struct {
-        int32_t x_bytes, cols, rows, split, stages, team;
-    } cases[] = {{6, 4096, 4096, 2, 3, 4},
-                 {8, 4096, 4096, 2, 2, 4},
-                 {6, 4096, 14336, 2, 3, 2},
-                 {6, 14336, 4096, 8, 3, 2}};
+        int32_t columns;
+        bool brain;
+        int32_t cols, rows, split, stages, team;
+    } cases[] = {{8, true, 4096, 4096, 2, 3, 4},   {8, false, 4096, 4096, 2, 2, 4},
+                 {8, true, 4096, 14336, 2, 3, 2},  {8, true, 14336, 4096, 8, 3, 2},
+                 {8, true, 10240, 4096, 4, 2, 2},  {8, false, 14336, 4096, 8, 3, 2},
+                 {16, true, 4096, 4096, 2, 2, 4},  {16, false, 4096, 14336, 2, 2, 2},
+                 {16, true, 14336, 4096, 8, 2, 2}, {16, false, 6144, 4096, 8, 4, 2}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weft__linear_shape s;
         struct weft__linear_matter m = {.cols = cases[i].cols,
                                         .block_elems = 1,
                                         .block_bytes = 2,
-                                        .x_bytes = cases[i].x_bytes,
+                                        .halves = true,
+                                        .brain = cases[i].brain,
                                         .groups = cases[i].rows / 16};
-        assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s) && s.sent);
-        assert_true(s.split == cases[i].split && s.stages == cases[i].stages);
+        const int32_t columns = cases[i].columns;
+        assert_true(weft__linear_choose_shape(&m, columns, &devices[3], &s) && s.sent);
+        assert_true(s.columns == columns);
+        assert_int_equal(s.split, cases[i].split);
+        assert_int_equal(s.stages, cases[i].stages);
         assert_int_equal(s.team, cases[i].team);
         assert_true(weft__linear_blocks(&s, &devices[3], m.groups) % (uint32_t)s.split == 0);
         check(&m, &devices[3]);
-        assert_true(!weft__linear_choose_shape(&m, 8, &devices[0], &s) || !s.sent);
-        assert_true(!weft__linear_choose_shape(&m, 16, &devices[3], &s) || !s.sent);
+        assert_true(!weft__linear_choose_shape(&m, columns, &devices[0], &s) || !s.sent);
+        assert_true((weft__linear_choose_shape(&m, 16, &devices[3], &s) && s.sent) ==
+                    (!m.brain || m.groups <= 3 * 132));
         m.gate = true;
         assert_true(weft__linear_choose_shape(&m, 8, &devices[3], &s) && s.sent);
+        if (m.cols < 14336) // else there is no room for sums of two matrices
+            assert_true((weft__linear_choose_shape(&m, 16, &devices[3], &s) && s.sent) == !m.brain);
         m.rounds = true;
-        assert_true(!weft__linear_choose_shape(&m, 8, &devices[3], &s) || !s.sent);
+        assert_true(!weft__linear_choose_shape(&m, columns, &devices[3], &s) || !s.sent);
         m = (struct weft__linear_matter){.cols = cases[i].cols,
                                          .block_elems = 32,
                                          .block_bytes = 18,

@@ -158,7 +158,7 @@ static bool choose_shapes(const weft_linear_desc *desc, const struct weft__cuda_
         if (!weft__linear_choose_shape(m, columns[i], limits, shape))
             break;
         // wider passes pay as long as X stays in the shared memory of one block or two
-        if (columns[i] == 16 && shape->split > 2)
+        if (columns[i] == 16 && shape->split > 2 && !shape->sent)
             break;
         if (desc->flags & WEFT_LINEAR_BATCH_INVARIANT)
             set->shapes[0] = *shape, set->num_shapes = 1;
@@ -225,17 +225,17 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
         s++;
     struct weft__linear_set *set = &launch->sets[s];
     launch->num_sets = s < launch->num_sets ? launch->num_sets : s + 1;
-    set->matter = (struct weft__linear_matter){
-        .cols = desc->cols,
-        .block_elems = elems,
-        .block_bytes = own->block_bytes,
-        .x_bytes =
-            elems == 1 && own->block_bytes == 2 ? WEFT__LINEAR_SENT_BYTES(part->weight_dtype) : 0,
-        .table = WEFT__LINEAR_TABLE(part->weight_dtype),
-        .grid_bytes = WEFT__LINEAR_GRID_BYTES(part->weight_dtype),
-        .numbers = WEFT__LINEAR_SOME_NUMBERS(part->weight_dtype),
-        .exact = elems > 1 && exact,
-        .form = (enum weft__linear_form)row->form};
+    set->matter =
+        (struct weft__linear_matter){.cols = desc->cols,
+                                     .block_elems = elems,
+                                     .block_bytes = own->block_bytes,
+                                     .halves = elems == 1 && own->block_bytes == 2,
+                                     .brain = part->weight_dtype == WEFT_BF16,
+                                     .table = WEFT__LINEAR_TABLE(part->weight_dtype),
+                                     .grid_bytes = WEFT__LINEAR_GRID_BYTES(part->weight_dtype),
+                                     .numbers = WEFT__LINEAR_SOME_NUMBERS(part->weight_dtype),
+                                     .exact = elems > 1 && exact,
+                                     .form = (enum weft__linear_form)row->form};
     set->scale_dtype = own->scale_dtype;
     set->named_blas = own->named_blas;
     set->parts[set->num_parts++] = p;

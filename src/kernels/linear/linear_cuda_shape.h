@@ -48,7 +48,7 @@ weft__linear_tier(const struct weft__cuda_limits *limits)
 struct weft__linear_matter {
     int64_t cols;
     int32_t block_elems, block_bytes; // plain elements: 1 and their bytes
-    int32_t x_bytes;                  // of a number of X beside plain elements of 16 bits
+    bool halves, brain;               // plain elements of 16 bits; of bf16
     bool table;                       // codes are places in a table of sixteen
     int32_t grid_bytes; // of shared memory for points of a lattice, beside what a launch asks for
     int32_t numbers;    // of a unit of one of several rounded rows of X
@@ -105,14 +105,16 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
     int64_t tile = weft__linear_tile_cols(m);
     int64_t tiles = ((m->cols + tile - 1) / tile + s->split - 1) / s->split;
     int64_t group_blocks = (m->gate ? 2 : 1) * (weft__linear_group_rows(m, s) / 16);
-    int64_t sums = 2 * group_blocks * s->warps * s->columns * (s->columns == 1 ? 16 : 20) * 4;
-    int64_t x = s->x_outside          ? 0
-                : s->sent             ? s->columns * tiles * tile * m->x_bytes
-                : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
-                : m->exact            ? s->columns * tiles * tile * 4
-                : s->columns == 1
-                    ? (tiles * 4 | 1) * 80
-                    : s->columns * ((tiles * 4 | 1) * 64 + tiles * 4 * 8 * m->numbers);
+    int64_t sums = s->sent
+                       ? WEFT__LINEAR_SENT_SUMS(group_blocks, s->warps, s->columns, s->split)
+                       : 2 * group_blocks * s->warps * s->columns * (s->columns == 1 ? 16 : 20) * 4;
+    int64_t x =
+        s->x_outside ? 0
+        : s->sent    ? s->columns * tiles * tile * WEFT__LINEAR_SENT_BYTES(m->brain, s->columns)
+        : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
+        : m->exact            ? s->columns * tiles * tile * 4
+        : s->columns == 1     ? (tiles * 4 | 1) * 80
+                              : s->columns * ((tiles * 4 | 1) * 64 + tiles * 4 * 8 * m->numbers);
     int64_t pair = s->pair ? s->columns * 128 : 0, squares = s->columns * s->warps * 4;
     int64_t slots = s->warps * s->stages * (s->twin ? 2 : 1);
     return slots * weft__linear_slot_bytes(m) + sums + 64 + (m->experts ? 128 : 0) + squares +
@@ -374,17 +376,27 @@ static inline bool weft__linear_choose_four_bits(const struct weft__linear_matte
     return weft__linear_fits(m, shape, limits);
 }
 
+// 16 rows of bf16 where rows of W are many, or gated, are left to linear_gemm_plain.cu, which is as fast (14336 x 4096).
+static inline bool weft__linear_is_sent(const struct weft__linear_matter *m, int32_t columns,
+                                        const struct weft__cuda_limits *limits)
+{
+    const bool many = m->gate || m->groups > 3 * (int64_t)limits->num_sms;
+    return columns >= 8 && m->halves && !m->rounds && !m->experts &&
+           weft__linear_tier(limits)->sm >= 90 && !(columns == 16 && m->brain && many);
+}
+
 // Several rows of X by plain numbers of 16 bits, the columns divided among a cluster (linear_numbers_some.cu). As few blocks as have room for X
 // beside rings of two slots or more. Teams are what all groups take least time with, in tiles and what follows a group.
 static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m, int32_t columns,
                                             const struct weft__cuda_limits *limits,
                                             struct weft__linear_shape *shape)
 {
-    if (columns != 8 || !m->x_bytes || m->rounds || m->experts ||
-        weft__linear_tier(limits)->sm < 90)
+    if (!weft__linear_is_sent(m, columns, limits))
         return false;
     const int64_t tile = weft__linear_tile_cols(m), all = (m->cols + tile - 1) / tile;
-    for (int32_t split = 2; split <= 8; split *= 2)
+    // sixteen rows: four blocks leave as many SMs idle as eight, and X is twice as much
+    const int32_t more = columns == 8 ? 2 : 4;
+    for (int32_t split = 2; split <= 8; split *= more)
         for (int32_t stages = 4; stages >= 2; stages--) {
             *shape = (struct weft__linear_shape){.columns = columns,
                                                  .warps = 16,

@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: MIT
-// Eight rows of X as numbers, on their way into shared memory of the kernels of linear_sent.cuh: a warp takes 64 columns of all rows at a time, and
+// Rows of X as numbers, on their way into shared memory of the kernels of linear_sent.cuh: a warp takes 64 columns of eight rows at a time, and
 // lane (n, c) has columns 8 c .. 8 c + 7 of each half of them in row n. What becomes of them is said by
-// eights_store(s, pair, x, finite), x[half][8], which all lanes of a warp call; finite: no number is infinite or NaN.
+// eights_store(s, pair, eight, x, finite), x[half][8]; finite: no number that the lane has had is infinite or NaN.
 #ifndef WEFT_KERNELS_LINEAR_EIGHTS_CUH
 #define WEFT_KERNELS_LINEAR_EIGHTS_CUH
 
 #include "src/kernels/linear/linear_stream_norm.cuh"
+
+static_assert(WEFT_WARPS % (COLUMNS / 8) == 0,
+              "a warp has the same eight rows of all that it takes");
+
+// The eight rows that the warp takes.
+DEVICE int32_t eight_of_warp()
+{
+    return warp_of_thread() % (COLUMNS / 8);
+}
 
 // Eight columns of both halves of a row, and what they are multiplied by; zeros past the last.
 struct eights {
@@ -31,7 +40,8 @@ template <bool WHOLE>
 DEVICE void eights_ask(const struct stream *s, const struct weft__linear_device_args *args,
                        int32_t pair, struct eights *to)
 {
-    const int32_t n = s->lane / 4, left = n < s->batch ? eights_left(s, args, pair) : 0;
+    const int32_t n = eight_of_warp() * 8 + s->lane / 4;
+    const int32_t left = n < s->batch ? eights_left(s, args, pair) : 0;
     const int32_t first = s->tile0 * TILE_COLUMNS + pair * 64;
     const int64_t at = x_row(s, n) * args->x_stride + first;
 #pragma unroll
@@ -49,7 +59,7 @@ DEVICE void eights_ask(const struct stream *s, const struct weft__linear_device_
     }
 }
 
-// Returns the squares of what is there before a norm's weights; not finite if anything is not.
+// Returns the squares of what is there before a norm's weights; not finite if a number is infinite or NaN.
 DEVICE float eights_take(const struct weft__linear_device_args *args, const struct eights *from,
                          float plus, float x[2][8], bool *finite)
 {
@@ -66,46 +76,51 @@ DEVICE float eights_take(const struct weft__linear_device_args *args, const stru
             largest += squares_of(make_float4(to[0], to[1], to[2], to[3]));
         }
     }
-    *finite = square + largest < bits_float(0x7f800000u); // or they are, but large
+    *finite = *finite && square + largest < bits_float(0x7f800000u); // or they are, but large
     return square;
 }
 
 // The block's columns of X, so many pairs of halves at once; returns the lane's squares.
 template <bool WHOLE, int32_t AT_ONCE>
-DEVICE float eights_load(struct stream *s, const struct weft__linear_device_args *args)
+DEVICE float eights_load(struct stream *s, const struct weft__linear_device_args *args,
+                         bool *finite)
 {
-    const int32_t pairs = s->tiles * (TILE_COLUMNS / 64);
+    enum { EIGHTS = COLUMNS / 8, STEP = WEFT_WARPS / EIGHTS };
+    const int32_t pairs = s->tiles * (TILE_COLUMNS / 64), own_first = warp_of_thread() / EIGHTS;
     const float plus = WHOLE ? args->norm_weight_plus : 0.0f; // else it is in w
     float square = 0;
 #pragma unroll 1
-    for (int32_t first = warp_of_thread(); first < pairs; first += AT_ONCE * WEFT_WARPS) {
+    for (int32_t first = own_first; first < pairs; first += AT_ONCE * STEP) {
         struct eights own[AT_ONCE];
 #pragma unroll
         for (int32_t k = 0; k < AT_ONCE; k++)
-            eights_ask<WHOLE>(s, args, first + k * WEFT_WARPS, &own[k]);
-        if (first < WEFT_WARPS)
+            eights_ask<WHOLE>(s, args, first + k * STEP, &own[k]);
+        if (first == own_first)
             stream_ask_rest(s, args, SLOTS_BEFORE_X); // weights behind X, which everybody waits for
 #pragma unroll
         for (int32_t k = 0; k < AT_ONCE; k++) {
-            const int32_t pair = first + k * WEFT_WARPS;
+            const int32_t pair = first + k * STEP;
             float x[2][8];
-            bool finite;
-            square += eights_take(args, &own[k], plus, x, &finite);
+            square += eights_take(args, &own[k], plus, x, finite);
             if (pair < pairs)
-                eights_store(s, pair, x, finite);
+                eights_store(s, pair, eight_of_warp(), x, *finite);
         }
     }
-    if (pairs <= warp_of_thread())
+    if (pairs <= own_first)
         stream_ask_rest(s, args, SLOTS_BEFORE_X);
     return square;
 }
 
-DEVICE void x_load(struct stream *s, const struct weft__linear_device_args *args)
+// Returns whether all numbers that the thread has seen are finite.
+DEVICE bool x_load(struct stream *s, const struct weft__linear_device_args *args)
 {
-    const float square = warp_sum(
-        eights_whole(args) ? eights_load<true, 2>(s, args) : eights_load<false, 1>(s, args), 4);
+    bool finite = true;
+    const float square = warp_sum(eights_whole(args) ? eights_load<true, 2>(s, args, &finite)
+                                                     : eights_load<false, 1>(s, args, &finite),
+                                  4);
     if (s->lane % 4 == 0)
-        norm_parts()[s->lane / 4 * WEFT_WARPS + warp_of_thread()] = square;
+        norm_parts()[(eight_of_warp() * 8 + s->lane / 4) * WEFT_WARPS + warp_of_thread()] = square;
+    return finite;
 }
 
 #endif

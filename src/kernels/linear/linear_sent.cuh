@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The main loop of kernels for 2 to 8 rows of X, numbers, whose blocks have a part of the columns each, those of a cluster all: X of all columns is much
+// The main loop of kernels for 2 to 16 rows of X, numbers, whose blocks have a part of the columns each, those of a cluster all: X of all columns is much
 // to bring to every SM, and leaves little room for rings. Included instead of linear_run.cuh, once x_load() and tile_multiply() are known, and
 // SLOTS_BEFORE_X, the slots of a ring that are asked for before X.
 //
-// Teams take groups of 16 rows in turn, as in linear_stream.cuh. Who has a group's sums (a lane four, as D of mma.cuh) sends them to the blocks that deliver, a
+// Teams take groups of 16 rows in turn, as in linear_stream.cuh. Who has a group's sums (a lane four of eight rows of X, as D of mma.cuh) sends them to the blocks that deliver, a
 // part of the rows each; their barriers count what has come, and are waited for when the next turn's groups have been multiplied. A fence or a barrier
 // of the cluster would wait for the weights that are on their way.
 #ifndef WEFT_KERNELS_LINEAR_SENT_CUH
@@ -13,7 +13,7 @@
 #include "src/kernels/linear/linear_rounding.cuh"
 #include "src/kernels/linear/linear_stream_norm.cuh"
 
-static_assert(COLUMNS == 8 && !X_ROUNDED && WEFT_SPLIT > 1 && !WEFT_ROUND && !WEFT_EXPERTS &&
+static_assert(COLUMNS % 8 == 0 && !X_ROUNDED && WEFT_SPLIT > 1 && !WEFT_ROUND && !WEFT_EXPERTS &&
                   !WEFT_TWIN,
               "sums that are sent");
 
@@ -28,7 +28,7 @@ enum {
     SQUARES_AT = 2 * TURN_NUMBERS,
     BARRIERS_AT = SQUARES_AT + WEFT_SPLIT * COLUMNS,
 };
-static_assert((BARRIERS_AT + 4) * 4 <= SUMS_BYTES, "room for what is sent");
+static_assert((BARRIERS_AT + 4) * 4 == SUMS_BYTES, "room for what is sent");
 
 DEVICE float *turn_numbers(int32_t turn)
 {
@@ -66,7 +66,7 @@ DEVICE void squares_send(const struct weft__linear_device_args *args)
     if (!args->norm || to >= WEFT_SPLIT)
         return;
     float2 total = make_float2(0, 0);
-    for (int32_t warp = 0; warp < WEFT_WARPS; warp++) {
+    for (int32_t warp = n / 8; warp < WEFT_WARPS; warp += COLUMNS / 8) { // that had the row
         total.x += norm_parts()[n * WEFT_WARPS + warp];
         total.y += norm_parts()[(n + 1) * WEFT_WARPS + warp];
     }
@@ -83,15 +83,16 @@ DEVICE float row_rms(const struct weft__linear_device_args *args, int32_t n)
     return 1.0f / sqrtf(total / (float)args->cols + args->norm_eps);
 }
 
-DEVICE void sums_send(const struct stream *s, int32_t turn, int32_t matrix, const float acc[4])
+DEVICE void sums_send(const struct stream *s, int32_t turn, int32_t matrix,
+                      const float acc[COLUMNS / 2])
 {
     const int32_t sender = (int32_t)cluster_rank() * WEFT_TEAM + s->warp;
     float *at = turn_numbers(turn) + matrix * MATRIX_NUMBERS +
                 (team_of_thread() * SENDERS + sender) * SENT + s->lane % 4 * 2;
 #pragma unroll
-    for (int32_t k = 0; k < 2; k++) {
-        const int32_t row = s->lane / 4 + k * 8;
-        cluster_send_2(at + row % OWN_ROWS * COLUMNS, (uint32_t)(row / OWN_ROWS),
+    for (int32_t k = 0; k < COLUMNS / 4; k++) {
+        const int32_t row = s->lane / 4 + k % 2 * 8;
+        cluster_send_2(at + row % OWN_ROWS * COLUMNS + k / 2 * 8, (uint32_t)(row / OWN_ROWS),
                        make_float2(acc[2 * k], acc[2 * k + 1]), turn_barrier(turn));
     }
 }
@@ -155,8 +156,7 @@ DEVICE void sent_run(const struct weft__linear_device_args *args, int32_t row_ti
         stream_ask(&s, args, i);
     stream_prefetch(&s, args);
     wait_for_previous();
-    x_load(&s, args);
-    __syncthreads();
+    const bool finite = !__syncthreads_or(!x_load(&s, args));
     cluster_wait(); // all blocks have begun
     squares_send(args);
     const int32_t all = args->num_groups - (int32_t)blockIdx.x / WEFT_SPLIT;
@@ -166,13 +166,13 @@ DEVICE void sent_run(const struct weft__linear_device_args *args, int32_t row_ti
     for (int32_t turn = 0; turn < turns; turn++, group += s.step)
 #pragma unroll 1
         for (int32_t matrix = 0; matrix < MATRICES; matrix++) {
-            float acc[4] = {0};
+            float acc[COLUMNS / 2] = {0};
             if (group < args->num_groups) {
                 for (int32_t tile = (s.warp - base) & (WEFT_TEAM - 1); tile < s.tiles;
                      tile += WEFT_TEAM) {
                     COPY_WAIT(WEFT_STAGES - 1);
                     __syncwarp();
-                    tile_multiply(&s, shared_ring() + slot * SLOT_BYTES, tile, acc);
+                    tile_multiply(&s, shared_ring() + slot * SLOT_BYTES, tile, finite, acc);
                     __syncwarp();
                     stream_ask(&s, args, slot);
                     slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;

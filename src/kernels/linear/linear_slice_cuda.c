@@ -139,7 +139,7 @@ static bool choose_team(const weft_linear_desc *desc, const struct weft__linear_
                         const struct weft__cuda_limits *limits,
                         struct weft__linear_slice_shape *best)
 {
-    enum { TEAM = 4, UNITS_AN_SM = 4 };
+    enum { TEAM = 4, UNITS_AN_SM = 3 };
     const weft_dtype format = wish->matrix.format;
     const int32_t all = (int32_t)(desc->cols / WEFT__LINEAR_TILE_COLS);
     int64_t least = INT64_MAX;

@@ -14,6 +14,7 @@
 //   struct source, source_begin(source, args, part, row_block, tile, lane), source_next(source)   where a warp's tiles are
 //   tile_copy(source, slot, lane)   asks for the tile
 //   TABLES_LOAD, if anything        what else shared memory is to hold before the first tile
+//   SUMS_SENT, if they are          blocks send each other sums: linear_sent.cuh
 // and calls stream_run() with a function that multiplies a tile.
 //
 // Function constants: WEFT_WARPS, WEFT_TEAM (powers of two; the same with a split or pairs), WEFT_STAGES, WEFT_SPLIT, WEFT_GATE (0 none, 1 SiLU,
@@ -48,7 +49,11 @@ enum {
     ALL_BUT_ONE = WEFT_STAGES > 1 ? WEFT_STAGES - 1 : 1, // slots of a warp's ring
     RING_BYTES = WEFT_WARPS * WEFT_STAGES * SLOT_BYTES,
     TEAM_SUMS = 2 * GROUP_BLOCKS * SUM_BLOCK,
+#ifdef SUMS_SENT
+    SUMS_BYTES = WEFT__LINEAR_SENT_SUMS(MATRICES, WEFT_WARPS, COLUMNS, WEFT_SPLIT),
+#else
     SUMS_BYTES = TEAMS * TEAM_SUMS * 4,
+#endif
     RMS_BYTES = 64,
     PLACES_BYTES = WEFT_EXPERTS ? 128 : 0,
     PARTS_BYTES = X_ROUNDED ? 0 : COLUMNS * WEFT_WARPS * 4,

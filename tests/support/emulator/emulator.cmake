@@ -34,8 +34,10 @@ if(TARGET weft-check)
   # Slices of long rows by teams of warps: seeds whose runs have 9 to 16 rows of X.
   weft_add_emulated(linear_team_q4_0 weft-check --backend cuda --seed 892 --variant linear_q4_0_q8_sm80 --cases 1)
   weft_add_emulated(linear_team_q4_k weft-check --backend cuda --seed 872 --variant linear_q4_k_q8_sm80 --cases 1)
-  # Columns over a cluster: two rows of X by plain weights, and a gate.
+  # Columns over a cluster: two rows of X by plain weights, and a gate; nine rows, some infinite; nine by three parts, with a norm.
   weft_add_emulated(linear_sent_bf16 weft-check --backend cuda --seed 86 --variant linear_bf16_f32_sm80 --cases 1)
+  weft_add_emulated(linear_sent_broken weft-check --backend cuda --seed 114 --variant linear_f16_f32_sm80 --cases 1)
+  weft_add_emulated(linear_sent_parts weft-check --backend cuda --seed 106 --variant linear_bf16_f32_sm80 --cases 1)
   weft_add_emulated(attention_wgmma ${check} --variant attention_bf16_sm90a --cases 3)
   # A key with nearly all the weight, followed by many that are less than half a unit of it; and a first score of -6e9, which leaves
   # a step to the next no bits.
