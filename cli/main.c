@@ -19,7 +19,8 @@ static void print_overview(FILE *to)
 {
     fputs("usage: weft COMMAND [arguments]\n"
           "\n"
-          "Runs language models from GGUF files, and measures the kernels that do it.\n"
+          "Runs language models from GGUF files and model folders, and measures the kernels that "
+          "do it.\n"
           "\n",
           to);
     for (int i = 0; i < COMMAND_COUNT; i++)

@@ -334,6 +334,8 @@ static int profile_main(const cli_command *self, int argc, char **argv)
         return status;
     if (!wish.shape == !wish.path)
         return cli_bad_usage(self, "give either a MODEL file or --shape NAME");
+    if (wish.run.hot || wish.run.variant)
+        return cli_bad_usage(self, "--hot and --variant belong to single kernels (weft bench)");
     if (wish.path && wish.format)
         return cli_bad_usage(self, "--format belongs to --shape: a file has its own formats");
     if (wish.chart && wish.depths.count > 1)

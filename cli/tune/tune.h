@@ -24,6 +24,9 @@ typedef struct tune_findings {
     int32_t count;
 } tune_findings;
 
+// Takes the options of a command, as bench_parse().
+int tune_parse(bench *run, const bench_option *own, int argc, char **argv);
+
 // Makes the context plan as the candidate says.
 bool tune_apply(bench *run, const tune_candidate *candidate);
 

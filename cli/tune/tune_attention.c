@@ -42,6 +42,7 @@ static const char help[] =
     "  --budget SECONDS    time for everything (default 600): what it does not suffice for is\n"
     "                      left out and said, the rest is written\n"
     "  --threads T         threads; default one per core\n"
+    "  --device D          cpu (default), cuda or cuda:N\n"
     "  --seconds S         time for each candidate; default 0.3\n"
     "  --working-set MIB   memory to rotate over\n"
     "  --json              one JSON object per candidate\n";
@@ -408,7 +409,7 @@ static int tune_attention_main(const cli_command *self, int argc, char **argv)
                      .budget = 600,
                      .head_dims = {{64, 128}, 2}};
     wish.attention.run.seconds = 0.3f;
-    int status = bench_parse(&wish.attention.run, options, argc, argv);
+    int status = tune_parse(&wish.attention.run, options, argc, argv);
     if (status >= 0)
         return status;
     bool fine = bench_begin(&wish.attention.run);

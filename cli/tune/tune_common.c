@@ -5,6 +5,14 @@
 
 #include "cli/tune/tune.h"
 
+int tune_parse(bench *run, const bench_option *own, int argc, char **argv)
+{
+    int status = bench_parse(run, own, argc, argv);
+    if (status < 0 && (run->hot || run->variant || run->baseline_path))
+        return cli_bad_usage(run->self, "--hot, --variant and --baseline belong to weft bench");
+    return status;
+}
+
 bool tune_apply(bench *run, const tune_candidate *candidate)
 {
     weft_tuning entry = candidate->entry;

@@ -31,6 +31,7 @@ static const char help[] =
     "  --out FILE          the table (default the machine's own, as include/weft/tuning.h says);\n"
     "                      entries that it has for other problems stay\n"
     "  --threads T         threads; default one per core\n"
+    "  --device D          cpu (default), cuda or cuda:N\n"
     "  --seconds S         time for each candidate; default 0.3\n"
     "  --working-set MIB   memory to rotate over\n"
     "  --json              one JSON object per candidate\n";
@@ -280,7 +281,7 @@ static int tune_linear_main(const cli_command *self, int argc, char **argv)
         .cols = {2048, 2048, 2048, 8192, 2048, 4096, 4096, 14336},
         .shapes = 8};
     wish.linear.run.seconds = 0.3f;
-    int status = bench_parse(&wish.linear.run, options, argc, argv);
+    int status = tune_parse(&wish.linear.run, options, argc, argv);
     if (status >= 0)
         return status;
     bool fine = bench_begin(&wish.linear.run);

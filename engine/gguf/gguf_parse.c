@@ -368,7 +368,28 @@ static int compare_offsets(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-// Where the tensors of unknown formats end, and that none overlaps the next.
+// Where the tensors of unknown formats end: at the next one. Sums over all tensors rely on each having bytes.
+static bool size_unknown(const parser *p, gguf_tensor *const *order)
+{
+    enum { MOST_IN_A_BYTE = 64 }; // of any format there may be; of those that are known 5
+    const gguf_file *file = p->file;
+    for (size_t i = 0; i < file->tensor_count; i++) {
+        gguf_tensor *tensor = order[i];
+        if (tensor->type->block_bytes != 0)
+            continue;
+        tensor->size_bytes =
+            i + 1 < file->tensor_count
+                ? (size_t)(order[i + 1]->offset_bytes - tensor->offset_bytes)
+                : file->size_bytes - file->data_offset - (size_t)tensor->offset_bytes;
+        if ((uint64_t)tensor->element_count / MOST_IN_A_BYTE > tensor->size_bytes)
+            return engine_fail(p->err, "tensor '%s' has %lld elements in %zu bytes; %s",
+                               tensor->name, (long long)tensor->element_count, tensor->size_bytes,
+                               DAMAGED);
+    }
+    return true;
+}
+
+// That no tensor overlaps the next.
 static bool check_overlap(const parser *p)
 {
     const gguf_file *file = p->file;
@@ -379,13 +400,7 @@ static bool check_overlap(const parser *p)
     for (size_t i = 0; i < file->tensor_count; i++)
         order[i] = &file->tensors[i];
     qsort(order, file->tensor_count, sizeof(*order), compare_offsets);
-    for (size_t i = 0; i < file->tensor_count; i++)
-        if (order[i]->type->block_bytes == 0)
-            order[i]->size_bytes =
-                i + 1 < file->tensor_count
-                    ? (size_t)(order[i + 1]->offset_bytes - order[i]->offset_bytes)
-                    : file->size_bytes - file->data_offset - (size_t)order[i]->offset_bytes;
-    bool apart = true;
+    bool apart = size_unknown(p, order);
     for (size_t i = 1; apart && i < file->tensor_count; i++) {
         uint64_t room = order[i]->offset_bytes - order[i - 1]->offset_bytes;
         if (room == 0 || room < order[i - 1]->size_bytes)

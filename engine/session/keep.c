@@ -126,8 +126,10 @@ bool engine_session_save(engine_session *session, const char *path, engine_error
 {
     void *page = engine_alloc(page_pool_whole_page_bytes(session->worker->pool), 1);
     summed_file file;
+    if (!page)
+        return engine_fail(err, "not enough memory to write pages");
     summed_file_begin(&file, path);
-    bool fine = summed_file_end(&file, page && write_all(session, &file, page));
+    bool fine = summed_file_end(&file, write_all(session, &file, page));
     const int error = errno;
     free(page);
     return fine || engine_fail(err, "%s cannot be written: %s; choose another place", path,

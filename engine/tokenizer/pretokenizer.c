@@ -182,65 +182,65 @@ static const pretokenizer_rules RULES[] = {
 };
 
 // Names that files give to the same rules. Source: llama.cpp's list of pre-tokenizers.
-static const char *const ALIASES[][2] = {
-    {"llama3", "llama-bpe"},
-    {"llama-v3", "llama-bpe"},
-    {"falcon3", "llama-bpe"},
-    {"falcon-h1", "llama-bpe"},
-    {"pixtral", "llama-bpe"},
-    {"midm-2.0", "llama-bpe"},
-    {"lfm2", "llama-bpe"},
-    {"jina-v5-nano", "llama-bpe"},
-    {"smaug-bpe", "dbrx"},
-    {"chatglm-bpe", "dbrx"},
-    {"glm5", "glm4"},
-    {"deepseek-r1-qwen", "qwen2"},
-    {"megrez", "qwen2"},
-    {"kormo", "qwen2"},
-    {"f2llmv2", "qwen2"},
-    {"hunyuan", "stablelm2"},
-    {"grok-2", "stablelm2"},
-    {"solar-open", "stablelm2"},
-    {"llama4", "gpt-4o"},
-    {"kanana2", "gpt-4o"},
-    {"cohere2moe", "tiny_aya"},
-    {"minimax-m2", "gpt-4o"},
-    {"talkie", "gpt-4o"},
-    {"phi-2", "gpt-2"},
-    {"mpt", "gpt-2"},
-    {"olmo", "gpt-2"},
-    {"jais", "gpt-2"},
-    {"trillion", "gpt-2"},
-    {"granite-docling", "gpt-2"},
-    {"exaone4", "gpt-2"},
-    {"gigachat", "gpt-2"},
-    {"mellum", "gpt-2"},
-    {"a.x-4.0", "gpt-2"},
-    {"modern-bert", "gpt-2"},
-    {"jina-v2-es", "gpt-2"},
-    {"jina-v2-de", "gpt-2"},
-    {"jina-es", "gpt-2"},
-    {"jina-de", "gpt-2"},
-    {"jina-v2-code", "roberta-bpe"},
-    {"jina-v1-en", "roberta-bpe"},
-    {"starcoder", "smollm"},
-    {"refact", "smollm"},
-    {"command-r", "smollm"},
-    {"codeshell", "smollm"},
-    {"exaone", "smollm"},
-    {"minerva-7b", "smollm"},
-    {"mellum2", "smollm"},
-    {"hunyuan-dense", "deepseek-v3"},
-    {"hy_v4", "deepseek-v3"},
-    {"joyai-llm", "deepseek-v3"},
-    {"bailingmoe2", "bailingmoe"},
-    {"llada-moe", "bailingmoe"},
-    {"poro-chat", "bloom"},
-    {"gpt3-finnish", "bloom"},
+static const struct {
+    const char *name, *rules;
+    bool compose; // though the rules do not. Source: the models' tokenizers in transformers
+} ALIASES[] = {
+    {.name = "llama3", .rules = "llama-bpe"},
+    {.name = "llama-v3", .rules = "llama-bpe"},
+    {.name = "falcon3", .rules = "llama-bpe"},
+    {.name = "falcon-h1", .rules = "llama-bpe"},
+    {.name = "pixtral", .rules = "llama-bpe"},
+    {.name = "midm-2.0", .rules = "llama-bpe"},
+    {.name = "lfm2", .rules = "llama-bpe"},
+    {.name = "jina-v5-nano", .rules = "llama-bpe"},
+    {.name = "smaug-bpe", .rules = "dbrx"},
+    {.name = "chatglm-bpe", .rules = "dbrx"},
+    {.name = "glm5", .rules = "glm4"},
+    {.name = "deepseek-r1-qwen", .rules = "qwen2"},
+    {.name = "megrez", .rules = "qwen2"},
+    {.name = "kormo", .rules = "qwen2"},
+    {.name = "f2llmv2", .rules = "qwen2"},
+    {.name = "hunyuan", .rules = "stablelm2"},
+    {.name = "grok-2", .rules = "stablelm2"},
+    {.name = "solar-open", .rules = "stablelm2"},
+    {.name = "llama4", .rules = "gpt-4o"},
+    {.name = "kanana2", .rules = "gpt-4o"},
+    {.name = "cohere2moe", .rules = "tiny_aya"},
+    {.name = "minimax-m2", .rules = "gpt-4o"},
+    {.name = "talkie", .rules = "gpt-4o"},
+    {.name = "phi-2", .rules = "gpt-2"},
+    {.name = "mpt", .rules = "gpt-2", .compose = true},
+    {.name = "olmo", .rules = "gpt-2", .compose = true},
+    {.name = "jais", .rules = "gpt-2"},
+    {.name = "trillion", .rules = "gpt-2"},
+    {.name = "granite-docling", .rules = "gpt-2"},
+    {.name = "exaone4", .rules = "gpt-2"},
+    {.name = "gigachat", .rules = "gpt-2"},
+    {.name = "mellum", .rules = "gpt-2"},
+    {.name = "a.x-4.0", .rules = "gpt-2"},
+    {.name = "modern-bert", .rules = "gpt-2"},
+    {.name = "jina-v2-es", .rules = "gpt-2"},
+    {.name = "jina-v2-de", .rules = "gpt-2"},
+    {.name = "jina-es", .rules = "gpt-2"},
+    {.name = "jina-de", .rules = "gpt-2"},
+    {.name = "jina-v2-code", .rules = "roberta-bpe"},
+    {.name = "jina-v1-en", .rules = "roberta-bpe"},
+    {.name = "starcoder", .rules = "smollm"},
+    {.name = "refact", .rules = "smollm"},
+    {.name = "command-r", .rules = "smollm", .compose = true},
+    {.name = "codeshell", .rules = "smollm"},
+    {.name = "exaone", .rules = "smollm"},
+    {.name = "minerva-7b", .rules = "smollm"},
+    {.name = "mellum2", .rules = "smollm"},
+    {.name = "hunyuan-dense", .rules = "deepseek-v3"},
+    {.name = "hy_v4", .rules = "deepseek-v3"},
+    {.name = "joyai-llm", .rules = "deepseek-v3"},
+    {.name = "bailingmoe2", .rules = "bailingmoe"},
+    {.name = "llada-moe", .rules = "bailingmoe"},
+    {.name = "poro-chat", .rules = "bloom"},
+    {.name = "gpt3-finnish", .rules = "bloom"},
 };
-
-// Of these, those that bring text to NFC first where the rules do not. Source: the models' tokenizers in transformers.
-static const char *const COMPOSED[] = {"mpt", "olmo", "command-r"};
 
 #define OWN "patterns:"
 
@@ -253,18 +253,17 @@ enum {
 
 static void find_rules(pretokenizer *p, const char *name)
 {
-    for (size_t i = 0; i < sizeof COMPOSED / sizeof COMPOSED[0]; i++)
-        p->compose |= strcmp(name, COMPOSED[i]) == 0;
-    for (size_t i = 0; i < sizeof ALIASES / sizeof ALIASES[0]; i++) {
-        if (strcmp(name, ALIASES[i][0]) == 0)
-            name = ALIASES[i][1];
-    }
-    for (size_t i = 0; i < sizeof RULES / sizeof RULES[0]; i++) {
+    for (size_t i = 0; i < sizeof ALIASES / sizeof ALIASES[0]; i++)
+        if (strcmp(name, ALIASES[i].name) == 0) {
+            p->compose = ALIASES[i].compose;
+            name = ALIASES[i].rules;
+            break;
+        }
+    for (size_t i = 0; i < sizeof RULES / sizeof RULES[0]; i++)
         if (strcmp(name, RULES[i].name) == 0) {
             p->rules = &RULES[i];
             p->compose |= RULES[i].compose;
         }
-    }
 }
 
 const char *pretokenizer_name_at(size_t n)

@@ -87,7 +87,8 @@ static void carve_inputs(model_program *program)
     in->kv_capacities = program_carve(program, ARENA_PINNED, seqs * sizeof *in->kv_capacities);
     program->chosen = program_carve(program, ARENA_PINNED, chosen * sizeof *program->chosen);
     in->page_table = program_carve(program, ARENA_PINNED, table * sizeof *in->page_table);
-    program->drawn = program_carve(program, ARENA_PINNED, seqs * sizeof *program->drawn);
+    program->sampled_copy =
+        program_carve(program, ARENA_PINNED, seqs * sizeof *program->sampled_copy);
     program->picked = program_carve(program, ARENA_PINNED, seqs * sizeof *program->picked);
     in->rows = program_carve(program, ARENA_PINNED, head_rows * sizeof *in->rows);
     in->parents = program_carve(program, ARENA_PINNED, tokens * sizeof *in->parents);

@@ -248,10 +248,10 @@ bool model_program_sample(model_program *program, const float *logits, int32_t r
     step->args.sample.logprobs = NULL;
     program->counts.runs++;
     if (program_run_step(step, rows) != WEFT_OK ||
-        program_read_back(program, program->drawn, program->sampled,
+        program_read_back(program, program->sampled_copy, program->sampled,
                           (size_t)rows * sizeof *tokens) != WEFT_OK)
         return engine_fail(err, "sampling failed: %s", weft_error_text(program->context));
-    memcpy(tokens, program->drawn, (size_t)rows * sizeof *tokens);
+    memcpy(tokens, program->sampled_copy, (size_t)rows * sizeof *tokens);
     return are_finite(program, logits, rows, tokens, err);
 }
 

@@ -143,7 +143,7 @@ struct model_program {
     float *slopes;         // [q_heads] of the host's, of ALiBi, or NULL
     int32_t *rows;         // [head_rows], read by `gather`
     int32_t *sampled;      // [max_seqs]
-    int32_t *drawn;        // [max_seqs] of the host's, a copy, and
+    int32_t *sampled_copy; // [max_seqs] of the host's, and
     float *picked;         // [max_seqs] their logits
     weft_sample_params *draws; // [max_seqs], of a chain's next link
     int32_t head_rows;

@@ -344,6 +344,9 @@ static void benchmarks(void **state)
     REFUSE(1, "num_kv_heads", "bench", "attention", "--heads", "5", "--kv-heads", "3");
     REFUSE(1, "KV cache", "bench", "attention", "--kv-dtype", "q4_k");
     REFUSE(1, "causal", "bench", "attention", "--q-len", "9", "--kv-len", "8", "--hot");
+    REFUSE(2, "--hot", "tune", "linear", "--hot");
+    REFUSE(2, "--baseline", "tune", "attention", "--baseline", "rows.jsonl");
+    REFUSE(2, "--variant", "profile", "fine.gguf", "--variant", "best");
     REFUSE(2, "--shape", "bench", "model");
     REFUSE(2, "--shape", "bench", "model", "--shape", "llama-3.2-1b", "--model", "fine.gguf");
     REFUSE(2, "--format", "bench", "model", "--model", "fine.gguf", "--format", "q4_0");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Timelines in files: restored they give the text that they gave, and what is another's or damaged is refused.
+// Timelines in files: restored they give the text that they gave, and what is another's or damaged is refused. For want of
+// memory this program is linked with --wrap=engine_alloc.
 #define _XOPEN_SOURCE 700
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,9 +19,18 @@
 
 enum { CONTEXT = 256, MOST = 30 };
 
+void *__real_engine_alloc(size_t count, size_t size);
+void *__wrap_engine_alloc(size_t count, size_t size);
+
+static int refusals; // so many of the next allocations fail
 static engine_model *model;
 static tokenizer_ids prompt;
 static char path[SCRATCH_PATH_BYTES];
+
+void *__wrap_engine_alloc(size_t count, size_t size)
+{
+    return refusals > 0 && refusals-- ? NULL : __real_engine_alloc(count, size);
+}
 
 static int open_all(void **state)
 {
@@ -118,6 +128,24 @@ static void others_files_are_refused(void **state)
     engine_worker_close(small);
 }
 
+static void want_of_memory_is_said(void **state)
+{
+    (void)state;
+    engine_error err = {""};
+    engine_worker *worker = open_for(CONTEXT, WEFT_F16);
+    engine_session *session = engine_session_open(worker, NULL);
+    refusals = 1;
+    assert_false(engine_session_save(session, path, &err));
+    assert_non_null(strstr(err.text, "memory"));
+    err.text[0] = '\0';
+    refusals = 1;
+    assert_false(engine_worker_save_pages(worker, path, &err));
+    assert_non_null(strstr(err.text, "memory"));
+    assert_int_equal(refusals, 0);
+    engine_session_close(session);
+    engine_worker_close(worker);
+}
+
 static void write_file(const unsigned char *bytes, size_t count)
 {
     FILE *file = fopen(path, "wb");
@@ -157,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(restored_timelines_go_on),
         cmocka_unit_test(others_files_are_refused),
+        cmocka_unit_test(want_of_memory_is_said),
         cmocka_unit_test(damage_is_seen),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -248,6 +248,16 @@ static void bad_shapes_are_refused(void **state)
 }
 
 // A few may be newer than this program (test_read.c); a file of nothing else is damaged.
+// Two of them had more than 2^63 elements together, and two in two parts of a model.
+static void unknown_formats_have_bytes(void **state)
+{
+    (void)state;
+    gguf_writer w = gguf_writer_new();
+    gguf_writer_tensor(&w, "t", 99, 2, (int64_t[]){INT64_C(1) << 40, INT64_C(1) << 22}, NULL, 64);
+    gguf_writer_tensor(&w, "u", 99, 2, (int64_t[]){INT64_C(1) << 40, INT64_C(1) << 22}, NULL, 64);
+    refuse(&w, "'t' has 4611686018427387904 elements in 64 bytes");
+}
+
 static void too_many_unknown_formats_are_refused(void **state)
 {
     (void)state;
@@ -313,6 +323,7 @@ int main(void)
         cmocka_unit_test(deep_arrays_are_refused),
         cmocka_unit_test(bad_tensor_names_are_refused),
         cmocka_unit_test(bad_shapes_are_refused),
+        cmocka_unit_test(unknown_formats_have_bytes),
         cmocka_unit_test(too_many_unknown_formats_are_refused),
         cmocka_unit_test(unknown_formats_lie_inside),
         cmocka_unit_test(overlapping_tensors_are_refused),

@@ -45,5 +45,8 @@ if(TARGET weft_cli)
   weft_add_house_test(cli_contracts ${Python3_EXECUTABLE} tests/house/cli_contracts.py
                       $<TARGET_FILE:weft_cli> $<TARGET_FILE:weft-check>
                       ${PROJECT_BINARY_DIR}/contracts)
+  # What unlike sequences cost in one batch, for a machine that nobody else uses: ctest -C long -R batches_cost
+  add_test(NAME batches_cost CONFIGURATIONS long COMMAND ${Python3_EXECUTABLE} tests/house/batches_cost.py $<TARGET_FILE:weft_cli>
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   weft_add_house_test(check_problems ${Python3_EXECUTABLE} tests/house/check_problems.py $<TARGET_FILE:weft-check>)
 endif()

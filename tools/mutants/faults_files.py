@@ -16,6 +16,9 @@ fault("gguf-string-beyond", "engine/gguf/gguf_parse.c",
 fault("gguf-array-unchecked", "engine/gguf/gguf_parse.c",
       "if (count > cursor_remaining(&p->in) / element_bytes)", "if (count > UINT32_MAX)",
       "arrays may claim more than the file holds", *G)
+fault("unknown-format-of-any-size", "engine/gguf/gguf_parse.c",
+      " / MOST_IN_A_BYTE > tensor->size_bytes)", " / MOST_IN_A_BYTE > tensor->size_bytes && false)",
+      "tensors of unknown formats may have more elements than can be added up", *G)
 fault("unknown-format-refused", "engine/gguf/gguf_parse.c",
       "        tensor->type = unknown_type(p->file, id);\n", "        tensor->type = NULL;\n",
       "a format that nobody knows refuses the whole file", "gguf_read", "engine_refuse")
@@ -23,7 +26,7 @@ fault("unknown-format-per-tensor", "engine/gguf/gguf_parse.c",
       "if (file->unknown[i].info.id == id)", "if (false)",
       "every tensor of an unknown format has one of its own", "gguf_read", "gguf_refuse")
 fault("unknown-format-of-no-size", "engine/gguf/gguf_parse.c",
-      "if (order[i]->type->block_bytes == 0)", "if (false)",
+      "        if (tensor->type->block_bytes != 0)\n            continue;", "        if (true)\n            continue;",
       "tensors of unknown formats have no size", "gguf_read")
 fault("unknown-formats-left-out", "engine/model/weights.c",
       "    if (left > 0)\n", "    if (false)\n",

@@ -182,6 +182,10 @@ fault("packed-once-first-scale", "src/kernels/linear/linear_packed_avx512vnni.c"
       "packed q6_k by many rows of X has the first sixteen's scale for both", "weft-check --variant linear_q6_k_q8_packed_avx512vnni --cases 20")
 fault("packed-forgets-sums", "src/kernels/linear/linear_packed_avx512vnni.c", "return columns < 256 ? 256 : columns;", "return columns < 256 ? 256 : cols;",
       "long rows of packed weights are one sum", "weft-check --variant linear_q8_0_q8_packed_avx512vnni --cases 200")
+fault("next-norm-one-short", "src/backend/cpu/cpu_linear_finish.c",
+      "row.squares[r / WEFT__ROUNDED_STEP] = sum_of_squares(value, n);",
+      "row.squares[r / WEFT__ROUNDED_STEP] = sum_of_squares(value, n - 1);",
+      "the norm of what follows a product leaves out a number of 128", "weft-check --variant linear_q8_0_q8_avx2 --cases 200")
 fault("packed-parts-overlap", "src/kernels/linear/linear_packed_avx512vnni.c", "row1 - row < rows ? row1 : row + rows, col,", "row1 - row < rows ? row1 : row + rows - 16, col,",
       "of panels that go in parts the last of a part is left out", "kernels_linear_corners")
 fault("packed-layout-of-all", "src/api/api_linear_pack.c", "(experts || weft_linear_packed_bytes(plan, part)) &&\n                   weft__api_packed_by_device(plan, part)",
