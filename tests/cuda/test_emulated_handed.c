@@ -53,35 +53,36 @@ run(const weft_plan *plan, const weft_attention_args *args, const char *kernel)
     return (const void *)last->args;
 }
 
-static weft_plan *plan_of(weft_context *context, int32_t seqs, int32_t kv_heads, int32_t max_kv_len,
-                          int32_t num_splits)
+static weft_plan *plan_of(weft_context *context, int32_t seqs, int32_t kv_heads, int32_t page_size,
+                          int32_t max_kv_len, int32_t num_splits, const char *variant)
 {
     weft_plan *plan = NULL;
     const weft_attention_desc desc = {.size = sizeof desc,
                                       .kv = {.dtype = WEFT_F16,
                                              .num_kv_heads = kv_heads,
                                              .head_dim = DIM,
-                                             .page_size = PAGE_SIZE},
+                                             .page_size = page_size},
                                       .q_dtype = WEFT_F16,
                                       .num_q_heads = kv_heads * HEADS,
                                       .max_seqs = seqs,
                                       .max_q_tokens = seqs,
                                       .max_kv_len = max_kv_len,
-                                      .num_splits = num_splits};
+                                      .num_splits = num_splits,
+                                      .variant = variant};
     CHECK(weft_attention_plan(context, &desc, &plan) == WEFT_OK);
     CHECK(weft_plan_workspace_bytes(plan) <= ROOM);
     return plan;
 }
 
-static weft_batch *batch_of(weft_context *context, int32_t seqs, int32_t max_kv_len,
-                            const weft_plan *plan)
+static weft_batch *batch_of(weft_context *context, int32_t seqs, int32_t page_size,
+                            int32_t max_kv_len, const weft_plan *plan)
 {
     weft_batch *batch = NULL;
     const weft_batch_desc desc = {.size = sizeof desc,
                                   .max_seqs = seqs,
                                   .max_q_tokens = seqs,
                                   .max_kv_len = max_kv_len,
-                                  .page_size = PAGE_SIZE,
+                                  .page_size = page_size,
                                   .plans = &plan,
                                   .num_plans = 1};
     CHECK(weft_batch_create(context, &desc, &batch) == WEFT_OK);
@@ -111,8 +112,8 @@ static void places_of(int32_t seqs, int32_t blocks, const int32_t lens[2][SEQS],
     static const int32_t cu[] = {0, 1, 2, 3};
     enum { ELEMS = PAGES * PAGE_SIZE * DIM, COUNT = SEQS * HEADS * DIM };
     weft_context *context = must_open();
-    weft_plan *plan = plan_of(context, seqs, 1, 512, 0);
-    weft_batch *batch = batch_of(context, seqs, 512, plan);
+    weft_plan *plan = plan_of(context, seqs, 1, PAGE_SIZE, 512, 0, NULL);
+    weft_batch *batch = batch_of(context, seqs, PAGE_SIZE, 512, plan);
     int32_t table[PAGES];
     for (int32_t i = 0; i < PAGES; i++)
         table[i] = i * 5 % PAGES;
@@ -178,9 +179,9 @@ static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t block
     const int32_t elems = MOST * kv_heads * DIM, count = kv_heads * HEADS * DIM;
     const size_t bytes = (size_t)count * sizeof(float);
     weft_context *context = must_open();
-    weft_plan *plans[2] = {plan_of(context, 1, kv_heads, max_kv_len, 0),
-                           plan_of(context, 1, kv_heads, max_kv_len, 1)};
-    weft_batch *batch = batch_of(context, 1, max_kv_len, plans[0]);
+    weft_plan *plans[2] = {plan_of(context, 1, kv_heads, PAGE_SIZE, max_kv_len, 0, NULL),
+                           plan_of(context, 1, kv_heads, PAGE_SIZE, max_kv_len, 1, NULL)};
+    weft_batch *batch = batch_of(context, 1, PAGE_SIZE, max_kv_len, plans[0]);
     int32_t table[TABLE];
     for (int32_t i = 0; i < TABLE; i++)
         table[i] = i * 5 % TABLE;
@@ -241,8 +242,88 @@ static void case_clusters(void)
     case_clusters_of(8, 12288, 2, merging, sizeof merging / sizeof *merging);
 }
 
-static const struct standin_case cases[] = {
-    {"places", case_places}, {"clusters", case_clusters}, {"whole", case_whole}};
+// A plane whose KV heads lie side by side.
+static weft_kv_plane whole_tokens(weft_context *context, int32_t kv_heads, int32_t page_size,
+                                  int64_t elems, uint32_t seed)
+{
+    return (weft_kv_plane){.data = f16_numbers(context, elems, seed),
+                           .page_stride = (int64_t)page_size * kv_heads * DIM,
+                           .head_stride = DIM,
+                           .token_stride = (int64_t)kv_heads * DIM};
+}
+
+// Blocks that read whole tokens: results are those of whole items within what f16 weights differ by, the same to the bit with a batch and
+// without; places are as they were. Of 20 blocks, the first sequence has parts in 14, of which the eighth merges eight.
+static void abreast_of(int32_t page_size)
+{
+    static const int32_t cu[] = {0, 1, 2, 3}, lens[][SEQS] = {{2100, 33, 700}, {16, 1, 3000}};
+    enum { KV_HEADS = 8, MOST = SEQS * 3072, ELEMS = MOST * KV_HEADS * DIM };
+    enum { COUNT = SEQS * KV_HEADS * HEADS * DIM };
+    const int32_t pages = MOST / page_size / SEQS * SEQS;
+    setenv("STANDIN_SMS", "20", 1);
+    weft_context *context = must_open();
+    weft_plan *plans[2] = {
+        plan_of(context, SEQS, KV_HEADS, page_size, 3072, 0, "attention_f16_sm90a"),
+        plan_of(context, SEQS, KV_HEADS, page_size, 3072, 1, NULL)};
+    weft_batch *batch = batch_of(context, SEQS, page_size, 3072, plans[0]);
+    static int32_t table[MOST];
+    for (int32_t i = 0; i < pages; i++)
+        table[i] = i * 5 % pages;
+    weft_attention_args args = {.size = sizeof args,
+                                .q = f16_numbers(context, COUNT, 1),
+                                .pool = {.k = whole_tokens(context, KV_HEADS, page_size, ELEMS, 2),
+                                         .v = whole_tokens(context, KV_HEADS, page_size, ELEMS, 3),
+                                         .num_pages = pages},
+                                .workspace = device_memory(context, "", 1, ROOM),
+                                .workspace_bytes = ROOM,
+                                .num_seqs = SEQS,
+                                .cu_q_lens = device_memory(context, cu, sizeof cu, sizeof cu),
+                                .page_table =
+                                    device_memory(context, table, sizeof table, sizeof table),
+                                .page_table_stride = pages / SEQS};
+    float *out[3];
+    for (int i = 0; i < 3; i++)
+        out[i] = device_memory(context, "", 1, COUNT * sizeof(float));
+    for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
+        args.kv_lens = device_memory(context, lens[i], sizeof lens[i], sizeof lens[i]);
+        args.out = out[0];
+        run(plans[0], &args, "weft_attention_abreast");
+        args.out = out[1];
+        run(plans[1], &args, "weft_attention_decode");
+        const weft_batch_args set = {.size = sizeof set,
+                                     .num_seqs = SEQS,
+                                     .cu_q_lens = cu,
+                                     .kv_lens = lens[i],
+                                     .page_table = table,
+                                     .page_table_stride = pages / SEQS,
+                                     .num_pages = pages};
+        CHECK(weft_batch_set(batch, &set) == WEFT_OK);
+        weft_attention_args own = args;
+        own.batch = batch, own.out = out[2], own.num_seqs = 0;
+        own.cu_q_lens = own.kv_lens = own.page_table = NULL;
+        own.page_table_stride = 0;
+        expect_empty(run(plans[0], &own, "weft_attention_abreast"), 20 * KV_HEADS);
+        CHECK(memcmp(out[0], out[2], COUNT * sizeof(float)) == 0);
+        for (int j = 0; j < COUNT; j++)
+            CHECK(fabsf(out[0][j] - out[1][j]) <= 2e-4f);
+        CHECK(out[0][0] != 0);
+    }
+    weft_batch_destroy(batch);
+    weft_plan_destroy(plans[0]);
+    weft_plan_destroy(plans[1]);
+    weft_context_destroy(context);
+}
+
+static void case_abreast(void)
+{
+    abreast_of(1);
+    abreast_of(12);
+}
+
+static const struct standin_case cases[] = {{"abreast", case_abreast},
+                                            {"places", case_places},
+                                            {"clusters", case_clusters},
+                                            {"whole", case_whole}};
 
 int main(void)
 {

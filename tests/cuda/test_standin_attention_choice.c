@@ -115,6 +115,48 @@ static void case_thresholds(void)
     }
 }
 
+// Pages of few tokens, whose KV heads lie side by side, are read in whole tokens where a batch has 6 MB for each of the 132
+// multiprocessors, and wherever the kernels of Hopper are named.
+static void case_whole_tokens(void)
+{
+    enum { LEAST = (6 << 20) * 132ll / (2 * 8 * 128 * 2), DECODE = 4 * 32, WHOLE = (8 + 2) * 32 };
+    static const struct {
+        int32_t page_size, window;
+        int64_t keys, head_stride;
+        const char *variant;
+        uint32_t threads;
+    } wants[] = {
+        {1, 0, LEAST, 128, NULL, WHOLE},
+        {1, 0, LEAST - 1, 128, NULL, DECODE},
+        {5, 0, LEAST, 128, NULL, WHOLE},
+        {5, 0, LEAST, 5 * 128, NULL, DECODE},
+        {16, 0, LEAST, 128, NULL, DECODE},
+        {1, 64, LEAST, 128, NULL, DECODE},
+        {1, 0, 0, 128, "attention_bf16_sm90a", WHOLE},
+    };
+    static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
+    const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        weft_attention_desc desc = standin_attention_desc(WEFT_BF16, 64);
+        desc.kv.num_kv_heads = 8, desc.kv.page_size = wants[i].page_size;
+        desc.num_q_heads = 32, desc.max_seqs = 64, desc.max_kv_len = 65536;
+        desc.out_dtype = WEFT_BF16, desc.scale = 1;
+        desc.window = wants[i].window, desc.variant = wants[i].variant;
+        struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+        const weft_kv_plane plane = {.page_stride = wants[i].page_size * 8 * 128,
+                                     .head_stride = wants[i].head_stride,
+                                     .token_stride = 8 * 128};
+        const struct weft__attention_args run = {
+            .base = {.num_seqs = 64, .pool = {.num_pages = 1 << 22, .k = plane, .v = plane}},
+            .batch_keys = wants[i].keys};
+        static struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
+        CHECK(op->plan(&desc, &h200, &choice) == WEFT_OK);
+        const int32_t count = op->steps(choice.launch, &run, steps);
+        CHECK(steps[count - 1].block[0] == wants[i].threads);
+        free(choice.launch);
+    }
+}
+
 // Thresholds are those of the first name that the device's begins with, else of the last line.
 static void case_devices(void)
 {
@@ -223,9 +265,13 @@ static void case_masks_on_the_device(void)
 }
 
 static const struct standin_case cases[] = {
-    {"every_mode", case_every_mode}, {"little_memory", case_little_memory},
-    {"thresholds", case_thresholds}, {"tuned", case_tuned},
-    {"devices", case_devices},       {"masks_on_the_device", case_masks_on_the_device},
+    {"every_mode", case_every_mode},
+    {"little_memory", case_little_memory},
+    {"thresholds", case_thresholds},
+    {"tuned", case_tuned},
+    {"whole_tokens", case_whole_tokens},
+    {"devices", case_devices},
+    {"masks_on_the_device", case_masks_on_the_device},
 };
 
 int main(void)

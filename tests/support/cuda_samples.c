@@ -407,6 +407,19 @@ static void attention_of_one_sequence(void)
     }
 }
 
+// Pages of few tokens: attention_abreast.cu is compiled beside what such caches have else.
+static void attention_of_whole_tokens(void)
+{
+    for (int i = 0; i < 3; i++) {
+        const weft_dtype kv = i ? WEFT_F16 : WEFT_BF16;
+        weft_attention_desc desc = attention_sample(kv, kv, i == 1 ? 64 : 128, 4);
+        desc.kv.page_size = i == 1 ? 5 : 1;
+        desc.softcap = i == 2 ? 30 : 0;
+        ADD(attention, desc);
+        samples[num_samples - 1].seldom = i > 0;
+    }
+}
+
 // Decode alone, and with prefill beside it; queries in parts and not; every mask.
 static void attention_of_caches(void)
 {
@@ -434,6 +447,7 @@ static void attention_of_caches(void)
         samples[num_samples - 1].seldom = i > 0;
     }
     attention_of_one_sequence();
+    attention_of_whole_tokens();
     attention_of_new_tokens();
     attention_of_every_mode();
     attention_by_warpgroups();

@@ -17,7 +17,8 @@
 #include "src/kernels/kv/kv_device.h"
 #include "src/plan/plan_batch.h"
 
-enum { BLOCKS_PER_SM = 2 }; // of a run of attention, at most
+// Of a run of attention, at most; on sm_90 a block may read eight KV heads.
+enum { BLOCKS_PER_SM = 2, PLACES_PER_SM = 2, PLACES_PER_SM_90 = 8 };
 
 struct device_batch {
     int32_t *memory; // on the device
@@ -54,9 +55,12 @@ weft_status weft__cuda_batch_open(weft_batch *batch)
     own->slots = own->positions + desc->max_q_tokens;
     own->pages = own->slots + desc->max_q_tokens;
     own->counters = own->pages + desc->max_pages;
-    const int64_t blocks = (int64_t)BLOCKS_PER_SM * weft__cuda_of(batch->context)->limits.num_sms;
+    const struct weft__cuda_limits *limits = &weft__cuda_of(batch->context)->limits;
+    const int64_t blocks = (int64_t)BLOCKS_PER_SM * limits->num_sms;
+    const int64_t places =
+        (int64_t)limits->num_sms * (limits->sm >= 90 ? PLACES_PER_SM_90 : PLACES_PER_SM);
     own->handed = (own->counters + blocks + 3) / 4 * 4; // 16 bytes
-    own->count = own->handed + blocks * WEFT__ATTENTION_HANDED_FLOATS;
+    own->count = own->handed + places * WEFT__ATTENTION_HANDED_FLOATS;
     own->staged = weft__base_allocate(NULL, (size_t)own->counters * sizeof(int32_t));
     if (!own->staged)
         return weft__fail(batch->context, WEFT_ENOMEM, "no memory for a batch of %lld numbers",
@@ -194,6 +198,9 @@ static void resolve_attention(struct weft__attention_args *run)
     const struct weft_batch *batch = args->batch;
     const struct device_batch *own = batch->device;
     run->batch_tokens = batch->num_tokens;
+    run->batch_keys = 0;
+    for (int32_t s = 0; s < batch->num_seqs && !batch->on_device; s++)
+        run->batch_keys += batch->kv_lens[s];
     run->batch_pages = batch->desc.max_pages;
     run->counters = (uint32_t *)(own->memory + own->counters);
     run->handed = (float *)(own->memory + own->handed);

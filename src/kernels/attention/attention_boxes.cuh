@@ -8,6 +8,9 @@
 //
 //      plane: columns 0..63 of key 0, of key 1 ... | columns 64..127 of key 0 ...
 //
+// WEFT_BOXES 3 (attention_abreast.cu): tokens one after the other, TOKEN_APART bytes from one to the next, an odd number of lines of 128
+// bytes, in each of which 16 bytes stand at place i ^ (number of the line % 8).
+//
 // A box has whole sixteens of a page. Rows of it that nobody sees, or that the launch itself appends (WEFT_APPEND), are mended
 // when it has arrived.
 #ifndef WEFT_KERNELS_ATTENTION_BOXES_CUH
@@ -24,7 +27,11 @@ static_assert(WEFT_BOXES != 1 || alignof(struct weft__attention_device_args) == 
 
 enum {
     BOX_BYTES = KEYS * 128,
-    TILE_ROW_BYTES = WEFT_BOXES == 1 ? 128 : ROW_BYTES, // from row to row
+#if WEFT_BOXES == 3
+    TILE_ROW_BYTES = TOKEN_APART, // from row to row
+#else
+    TILE_ROW_BYTES = WEFT_BOXES == 1 ? 128 : ROW_BYTES,
+#endif
 };
 
 // Where ldmatrix finds row `row` of a plane, `second`: the second 16 of every 32 bytes; and 32 bytes i of it.
@@ -32,6 +39,9 @@ DEVICE uint32_t tile_row(uint32_t plane, int32_t row, int32_t second)
 {
 #if WEFT_BOXES == 1
     return plane + row * 128 + (second ^ row % 8) * 16;
+#elif WEFT_BOXES == 3
+    const uint32_t at = plane + row * TILE_ROW_BYTES;
+    return at + (second ^ at / 128 % 8) * 16;
 #else
     return plane + row * ROW_BYTES + second * 16;
 #endif
@@ -41,6 +51,9 @@ DEVICE uint32_t tile_piece(uint32_t row, int32_t i)
 {
 #if WEFT_BOXES == 1
     return (row ^ i % 4 * 32) + i / 4 * BOX_BYTES;
+#elif WEFT_BOXES == 3 // 128 bytes further on another number of lines of 128 is crossed over
+    const uint32_t line = row / 128, crossed = (line ^ (line + i / 4)) % 8 * 16;
+    return (row ^ crossed ^ i % 4 * 32) + i / 4 * 128;
 #else
     return row + i * 32;
 #endif

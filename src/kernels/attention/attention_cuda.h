@@ -35,6 +35,14 @@ struct weft__attention_clusters {
     uint32_t shared_bytes;
 };
 
+// The launch of attention_abreast.cu.
+struct weft__attention_abreast {
+    int32_t kernel; // its number, 0: there is none
+    uint32_t blocks, threads, shared_bytes;
+    int32_t end_tiles;  // attention_device.h
+    int64_t least_keys; // of a batch that it is chosen for
+};
+
 // What plans choose by, per device (attention_devices.def).
 struct weft__attention_thresholds {
     int32_t
@@ -43,6 +51,8 @@ struct weft__attention_thresholds {
     int32_t end_bytes;    // what decode reads in the time that the end of an item takes it
     int32_t whole_keys; // prefill of plans of no more is not sliced: merging costs what slices save
     int32_t merge_bytes; // what a block of several clusters reads in the time that merging takes it
+    // keys and values for each multiprocessor that whole tokens are read for, where pages are of few tokens
+    int32_t abreast_bytes;
 };
 
 struct weft__attention_cuda_launch {
@@ -65,6 +75,7 @@ struct weft__attention_cuda_launch {
     // In the workspace, behind the slots: places of what blocks hand on (`handed`, attention_handed.cuh), counters.
     int64_t counters_offset;
     bool handed;
+    int64_t places;                                // of what is handed on
     uint32_t prefill_blocks, prefill_shared_bytes; // 0: decode serves every sequence
     int32_t prefill_rows;                          // of a block
     int32_t slice_blocks, wgmma_slice_blocks; // attention_device.h, of either kernel of prefill
@@ -74,6 +85,7 @@ struct weft__attention_cuda_launch {
     struct weft__attention_clusters clusters; // its
     int32_t boxes, append_boxes; // decode and append by boxes of the copy engine, likewise
     int32_t copied_rows;         // decode by rows of it
+    struct weft__attention_abreast abreast;
     int32_t head_dim, page_size;
     int32_t wgmma_rows;     // of a block of prefill by warpgroups
     int32_t wgmma_box_rows; // of the boxes that its tiles come in, 0: they do not

@@ -64,9 +64,9 @@ static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row,
 #else
 #include "src/kernels/attention/attention_slots.cuh"
 #endif
+#include "src/kernels/attention/attention_log2.cuh"
 #include "src/kernels/attention/attention_tile.cuh"
 
-// What the rows of queries have been divided by.
 DEVICE float *shared_factors()
 {
     return (float *)(shared_memory() + RING_BYTES + WEFT_PARTS * PART_BYTES);
@@ -101,74 +101,6 @@ DEVICE void queries_load(const struct weft__attention_device_args *args, struct 
 }
 
 // --- a tile ---------------------------------------------------------------------------------------
-
-// What the block works at, in shared memory.
-struct work {
-    struct place at;
-    struct rows rows;   // of the item
-    struct keys by_all; // keys that every row of it sees
-    struct share share;
-#if WEFT_HANDED
-    struct ended ended;
-#endif
-};
-
-// Only at the ends of what a row sees, so what it sees is found anew.
-DEVICE bool tile_is_masked(const struct work *work, int32_t key0)
-{
-    return key0 < work->by_all.begin || key0 + KEYS > work->by_all.end;
-}
-
-// What the lane's rows see of a tile whose mask has to be looked up (row_sees()), KEYS / 4 bits each. One text for all of
-// them: it is long, and found cold when a sequence ends.
-DEVICE uint32_t tile_seen(const struct weft__attention_device_args *args, const struct work *work,
-                          int32_t key0, int32_t lane)
-{
-    uint32_t seen = 0;
-#if WEFT_SCATTER
-    if (!tile_is_masked(work, key0))
-        return seen;
-#pragma unroll 1
-    for (int32_t i = 0; i < 2 * ROW_SIXTEENS; i++)
-        seen |= row_sees(args, work->rows, work->at.seq.lengths, lane / 4 + 8 * i, key0, lane)
-                << KEYS / 4 * i;
-#endif
-    return seen;
-}
-
-// Scores of rows `row0` to row0 + 15 in units of log2. seen: tile_seen().
-DEVICE void tile_log2(const struct weft__attention_device_args *args, const struct work *work,
-                      int32_t row0, int32_t key0, int32_t lane, uint32_t seen,
-                      float score[KEYS / 8][4])
-{
-#pragma unroll
-    for (int32_t half = 0; half < 2; half++) {
-        const int32_t at = row0 + lane / 4 + 8 * half;
-        const float factor = FACTORS ? shared_factors()[at] : 1;
-        float slope = 0;
-        int32_t own = 0;
-#if WEFT_ALIBI
-        const struct row row = row_at(args, work->rows, min(at, work->rows.count - 1));
-        slope = slope_of(args, row.head);
-        own = work->at.seq.lengths.kv_len - work->at.seq.lengths.q_len + row.token;
-#endif
-#pragma unroll
-        for (int32_t t = 0; t < KEYS / 8; t++)
-#pragma unroll
-            for (int32_t i = 2 * half; i < 2 * half + 2; i++) {
-                const int32_t far = own - (key0 + 8 * t + 2 * (lane % 4) + i % 2);
-                score[t][i] =
-                    score_log2(args, FACTORS ? score[t][i] * factor : score[t][i], slope, far);
-            }
-    }
-    if (tile_is_masked(work, key0))
-#if WEFT_SCATTER
-        scores_hide(seen >> KEYS * row0 / 32, KEYS / 4, score);
-#else
-        scores_mask(args, work->rows, work->at.seq.lengths, row0, key0, lane, score);
-    (void)seen;
-#endif
-}
 
 // The warp's tiles of an item, from `tile` on: scores, weights, sums.
 DEVICE void tiles_walk(const struct weft__attention_device_args *args, const struct work *work,

@@ -33,6 +33,9 @@
 //
 // Decode of equal shares, sixteen rows and heads of up to 128 has no counter: states are handed on to the block that has
 // the item's last tile (attention_handed.cuh).
+//
+// Blocks that read whole tokens (attention_abreast.cu) stand in one file, an item has all KV heads: heads_abreast is their number,
+// heads_each 1.
 #ifndef WEFT_KERNELS_ATTENTION_DEVICE_H
 #define WEFT_KERNELS_ATTENTION_DEVICE_H
 
@@ -67,8 +70,8 @@ struct weft__attention_device_sparse {
 };
 
 struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor maps want it
-    unsigned char k_map[128],
-        v_map[128]; // WEFT_BOXES: tensor maps of the planes as [page][head][slot][column]
+    // WEFT_BOXES: tensor maps of the planes as [page][head][slot][column]; WEFT_ABREAST: as [page][64 columns of all heads][slot][column]
+    unsigned char k_map[128], v_map[128];
     const void *q;
     int64_t q_token_stride, q_head_stride;
     const float *q_scales; // of fp8 queries, or NULL: 1
@@ -91,7 +94,7 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     int64_t mask_stride; // words
     float *slots;
     uint32_t *counters; // [block], zero before and after
-    float *handed;      // WEFT_HANDED: places of blocks, all bits set before and after
+    float *handed; // WEFT_HANDED, WEFT_ABREAST: places of blocks, all bits set before and after
     int32_t num_seqs, num_q_heads, num_kv_heads, group_size, page_size;
     int32_t mask;                                        // enum weft__attention_mask_kind
     int32_t window, window_right, local_chunk, ring_len; // 0 = none

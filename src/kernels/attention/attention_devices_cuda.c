@@ -5,8 +5,8 @@
 #include "src/kernels/attention/attention_plan_cuda.h"
 
 static const struct weft__attention_device devices[] = {
-#define X(name, few_keys, cluster_keys, end_bytes, whole_keys, merge_bytes)                        \
-    {name, {few_keys, cluster_keys, end_bytes, whole_keys, merge_bytes}},
+#define X(name, few_keys, cluster_keys, end_bytes, whole_keys, merge_bytes, abreast_bytes)         \
+    {name, {few_keys, cluster_keys, end_bytes, whole_keys, merge_bytes, abreast_bytes}},
 #include "src/kernels/attention/attention_devices.def"
 #undef X
 };

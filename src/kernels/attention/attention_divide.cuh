@@ -10,6 +10,9 @@
 #ifndef WEFT_WHOLE
 #define WEFT_WHOLE 0 // 1: in_chunks() is known when the kernel is compiled
 #endif
+#ifndef WEFT_ABREAST
+#define WEFT_ABREAST 0 // KV heads whose tokens a block reads whole
+#endif
 #include "src/kernels/attention/attention_device.h"
 #include "src/kernels/attention/attention_mask.cuh"
 #include "src/kernels/cuda/warp.cuh"
@@ -103,15 +106,21 @@ DEVICE int32_t item_cost(const struct weft__attention_device_args *args, int32_t
 
 // --- places ---------------------------------------------------------------------------------------
 
+// Files that blocks stand in.
+DEVICE int32_t files_of(const struct weft__attention_device_args *args)
+{
+    return WEFT_ABREAST ? 1 : args->heads_abreast;
+}
+
 // The block's file, and its number there.
 DEVICE int32_t file_of_block(const struct weft__attention_device_args *args)
 {
-    return (int32_t)blockIdx.x % args->heads_abreast;
+    return (int32_t)blockIdx.x % files_of(args);
 }
 
 DEVICE int32_t number_of_block(const struct weft__attention_device_args *args)
 {
-    return (int32_t)blockIdx.x / args->heads_abreast;
+    return (int32_t)blockIdx.x / files_of(args);
 }
 
 // A place in the list of all tiles of a file.
@@ -223,7 +232,7 @@ DEVICE struct place place_begin(const struct weft__attention_device_args *args, 
                                 struct share *share)
 {
     const int32_t groups = max((args->num_seqs + WARP - 1) / WARP, 1);
-    const int32_t blocks = (int32_t)gridDim.x / args->heads_abreast;
+    const int32_t blocks = (int32_t)gridDim.x / files_of(args);
     int32_t total = 0, items = 0, longest = 0, before = 0, begin = 0;
     bool whole = false;
     struct scan scan;

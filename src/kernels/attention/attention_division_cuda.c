@@ -75,6 +75,13 @@ int32_t weft__attention_tiles_of(const weft_attention_desc *desc, int32_t keys_o
                    END_MOST);
 }
 
+// A block of decode has one, a block that reads whole tokens one a KV head.
+static int64_t places_of(const struct weft__attention_cuda_launch *launch)
+{
+    const int64_t abreast = (int64_t)launch->abreast.blocks * launch->num_kv_heads;
+    return abreast > launch->blocks ? abreast : launch->blocks;
+}
+
 weft_status weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
                                            struct weft__attention_cuda_launch *launch,
                                            struct weft__cuda_choice *choice)
@@ -92,14 +99,14 @@ weft_status weft__attention_plan_workspace(int64_t slot_floats, int64_t items,
     }
     if (launch->splits == 1)
         return WEFT_OK;
-    int64_t bytes = launch->handed ? (int64_t)launch->blocks * WEFT__ATTENTION_HANDED_FLOATS * 4
-                                   : slots * slot_floats * 4;
+    launch->places = launch->handed ? places_of(launch) : 0;
+    const int64_t places_bytes = launch->places * WEFT__ATTENTION_HANDED_FLOATS * 4;
+    int64_t bytes = launch->handed ? places_bytes : slots * slot_floats * 4;
     // prefill's are written when nobody reads these any more
     bytes = bytes > launch->slice_bytes ? bytes : launch->slice_bytes;
     launch->counters_offset = (bytes + 255) / 256 * 256;
-    choice->workspace_bytes = (size_t)launch->counters_offset + launch->blocks * sizeof(uint32_t);
-    if (launch->handed)
-        choice->workspace_bytes += (size_t)launch->blocks * WEFT__ATTENTION_HANDED_FLOATS * 4;
+    choice->workspace_bytes =
+        (size_t)(launch->counters_offset + places_bytes) + launch->blocks * sizeof(uint32_t);
     return WEFT_OK;
 }
 

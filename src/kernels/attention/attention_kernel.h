@@ -125,6 +125,7 @@ struct weft__attention_args {
     // launched with others later), and counters that are 0, one for each block of a run, and places for what
     // blocks hand on (attention_handed.cuh).
     int64_t batch_tokens;
+    int64_t batch_keys;  // of all sequences, likewise; 0 where the host does not know
     int32_t batch_pages; // room of its list of pages, in which the first sequence comes first
     uint32_t *counters;
     float *handed;

@@ -6,40 +6,12 @@
 #ifndef WEFT_KERNELS_ATTENTION_MERGE_CUH
 #define WEFT_KERNELS_ATTENTION_MERGE_CUH
 
+#include "src/kernels/attention/attention_acc.cuh"
 #include "src/kernels/attention/attention_states.cuh"
 #if WEFT_ROUNDED
 #include "src/kernels/linear/linear_device.h"
 #include "src/kernels/linear/linear_rounding.cuh"
 #endif
-
-// Columns of the values that a warp has of its rows: all, unless the kernel says so before.
-#ifndef STATE_DIM
-#define STATE_DIM DIM
-#endif
-
-// What a lane holds of its warp's rows r and r + 8.
-struct state {
-    float acc[STATE_DIM / 8][4];
-    float largest[2], sum[2]; // sum: of this lane's keys
-};
-
-DEVICE void state_begin(struct state *state)
-{
-#pragma unroll
-    for (int32_t t = 0; t < STATE_DIM / 8; t++)
-#pragma unroll
-        for (int32_t i = 0; i < 4; i++)
-            state->acc[t][i] = 0;
-#pragma unroll
-    for (int32_t i = 0; i < 2; i++)
-        state->largest[i] = NEGATIVE_INFINITY, state->sum[i] = 0;
-}
-
-// The element of a row that lane `lane` has in acc[t][2 half + i].
-DEVICE int32_t acc_element(int32_t t, int32_t i, int32_t lane)
-{
-    return WEFT_CODES ? (2 * (lane % 4) + i) * (DIM / 8) + t : 8 * t + 2 * (lane % 4) + i;
-}
 
 // Leaves the warp's state in shared memory. True if one of the lane's sums is not finite: products in
 // parts turn an infinity, and a weight of 0 for a key that a row does not see, into NaN. column0: the first that the warp has.

@@ -27,7 +27,9 @@
     X(WEFT_HANDED)                                                                                 \
     X(WEFT_BLOCKS)                                                                                 \
     X(WEFT_APPEND)                                                                                 \
-    X(WEFT_ROPE) X(WEFT_ROTARY) X(WEFT_ROUNDED) X(WEFT_SPLITS) X(WEFT_CLUSTERS) X(WEFT_WARPS)
+    X(WEFT_ROPE)                                                                                   \
+    X(WEFT_ROTARY)                                                                                 \
+    X(WEFT_ROUNDED) X(WEFT_SPLITS) X(WEFT_CLUSTERS) X(WEFT_WARPS) X(WEFT_ABREAST)
 WEFT__CUDA_CONSTANTS(attention, WEFT__ATTENTION_CONSTANTS)
 
 enum { WEFT__ATTENTION_KEYS = 16 }; // of a tile of decode
@@ -95,6 +97,12 @@ int32_t weft__attention_want_decode(struct weft__attention_constants constants, 
 
 // attention_cluster.cu, where one sequence is read by it.
 void weft__attention_plan_cluster(const weft_attention_desc *desc,
+                                  const struct weft__cuda_limits *limits,
+                                  struct weft__attention_constants constants,
+                                  struct weft__cuda_choice *choice);
+
+// attention_abreast_cuda.c. Decode by blocks that read whole tokens, where that serves.
+void weft__attention_plan_abreast(const weft_attention_desc *desc,
                                   const struct weft__cuda_limits *limits,
                                   struct weft__attention_constants constants,
                                   struct weft__cuda_choice *choice);

@@ -9,6 +9,7 @@ enum {
     WARPS = WEFT__ATTENTION_WARPS,
     TOKEN_WARPS = WEFT__ATTENTION_TOKEN_WARPS,
     EVERY_ROW = 0x7fffffff,
+    LINE_COLS = 64, // of 128 bytes
 };
 
 static struct weft__attention_device_plane plane_of(const weft_kv_plane *plane)
@@ -95,8 +96,7 @@ device_args(const struct weft__attention_cuda_launch *launch,
     const weft_attention_args *args = &run->base;
     uint32_t *const counters = counters_of_batch(launch, run);
     char *const behind = (char *)args->workspace + launch->counters_offset;
-    const int64_t handed_bytes =
-        launch->handed ? (int64_t)launch->blocks * WEFT__ATTENTION_HANDED_FLOATS * 4 : 0;
+    const int64_t handed_bytes = launch->places * WEFT__ATTENTION_HANDED_FLOATS * 4;
     struct weft__attention_device_sparse sparse = launch->sparse;
     sparse.blocks = args->sparse_blocks;
     sparse.starts = args->sparse_starts, sparse.first = args->sparse_first;
@@ -150,12 +150,12 @@ device_args(const struct weft__attention_cuda_launch *launch,
         .turn_factor = launch->frequencies.attention_factor};
 }
 
-// Sets what a batch's memory always has.
+// Sets what a batch's memory always has: counters of `grid` blocks, `places` of what is handed on.
 static void begin_step(const struct weft__attention_cuda_launch *launch,
                        const struct weft__attention_device_args *device, uint32_t grid,
-                       struct weft__cuda_step *step)
+                       int64_t places, struct weft__cuda_step *step)
 {
-    const uint32_t handed = launch->handed ? grid * WEFT__ATTENTION_HANDED_FLOATS : 0;
+    const uint32_t handed = launch->handed ? (uint32_t)places * WEFT__ATTENTION_HANDED_FLOATS : 0;
     const uint32_t most = handed > grid ? handed : grid;
     const struct weft__attention_begin_args begin = {(void *)device->handed, device->counters,
                                                      (int32_t)handed, (int32_t)grid};
@@ -187,18 +187,70 @@ static void token_step(const struct weft__attention_cuda_launch *launch,
     step->overlap = 1;
 }
 
-// `splits`: chunks of every item, 0: as the plan has them. Rows that cp.async fetches come faster abreast only where pages are small.
+// `splits`: chunks of every item, 0: as the plan has them; maps: of boxes, or NULL. With new keys come queries that are not rotated yet: there
+// is one of each sequence. Rows that cp.async fetches come faster abreast only where pages are small.
 static void decode_step(const struct weft__attention_cuda_launch *launch,
+                        const struct weft__attention_args *run,
                         struct weft__attention_device_args device, int32_t splits, uint32_t grid,
-                        bool boxes, int32_t kernel, struct weft__cuda_step *step)
+                        const struct weft__cuda_matrix *maps, struct weft__cuda_step *step)
 {
+    const int32_t rows = run->k ? launch->append : WEFT__ATTENTION_DECODE;
+    const int32_t boxed = run->k ? launch->append_boxes : launch->boxes;
+    const bool in_rows = !run->k && launch->copied_rows && device.aligned;
+    const bool abreast = maps || launch->page_size < WEFT__ATTENTION_ROWS;
     device.splits = splits ? splits : device.splits;
-    const bool abreast = boxes || launch->page_size < WEFT__ATTENTION_ROWS;
     device.heads_abreast = abreast ? weft__attention_heads_abreast(launch, grid) : 1;
     device.heads_each = launch->num_kv_heads / device.heads_abreast;
-    weft__cuda_step(step, kernel, grid, 1, WARPS * 32, &device, sizeof device);
+    weft__cuda_step(step,
+                    maps      ? boxed
+                    : in_rows ? launch->copied_rows
+                              : rows,
+                    grid, 1, WARPS * 32, &device, sizeof device);
     step->shared_bytes = launch->shared_bytes;
     step->overlap = 1;
+    if (maps)
+        memcpy(step->matrices, maps, 2 * sizeof *maps);
+}
+
+// Do the KV heads of a token lie side by side, so that a token is one row?
+static bool has_whole_tokens(const struct weft__attention_cuda_launch *launch,
+                             const weft_kv_plane *plane)
+{
+    return plane->head_stride == launch->head_dim || launch->num_kv_heads == 1;
+}
+
+// Is a run better off with blocks that read whole tokens? Then maps of both planes, whose boxes are a token. By the lengths that the host knew
+// when it was recorded: any kernel is right for others.
+static bool reads_abreast(const struct weft__attention_cuda_launch *launch,
+                          const struct weft__attention_args *run, bool is_aligned,
+                          struct weft__cuda_matrix maps[2])
+{
+    const struct weft_kv_pool *pool = &run->base.pool;
+    if (!launch->abreast.kernel || run->k || run->batch_keys < launch->abreast.least_keys ||
+        !is_aligned || !has_whole_tokens(launch, &pool->k) || !has_whole_tokens(launch, &pool->v) ||
+        !maps_of(launch, &run->base, 1, maps))
+        return false;
+    for (int32_t i = 0; i < 2; i++) {
+        const int32_t lines = launch->num_kv_heads * launch->head_dim / LINE_COLS;
+        maps[i].cols = LINE_COLS;
+        maps[i].piles[0] = lines, maps[i].pile_stride_bytes[0] = LINE_COLS * 2;
+        maps[i].box_matrices = (uint32_t)lines;
+    }
+    return true;
+}
+
+static void abreast_step(const struct weft__attention_cuda_launch *launch,
+                         struct weft__attention_device_args device,
+                         const struct weft__cuda_matrix maps[2], struct weft__cuda_step *step)
+{
+    const struct weft__attention_abreast *abreast = &launch->abreast;
+    device.heads_abreast = launch->num_kv_heads, device.heads_each = 1;
+    device.end_tiles = abreast->end_tiles;
+    weft__cuda_step(step, abreast->kernel, abreast->blocks, 1, abreast->threads, &device,
+                    sizeof device);
+    step->shared_bytes = abreast->shared_bytes;
+    step->overlap = 1;
+    memcpy(step->matrices, maps, 2 * sizeof *maps);
 }
 
 // For the sequences that decode leaves.
@@ -229,22 +281,23 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
     const struct weft__attention_cuda_launch *launch = opaque_launch;
     const struct weft__attention_args *run = opaque_args;
     const struct weft__attention_device_args device = device_args(launch, run);
-    struct weft__cuda_matrix maps[2];
+    struct weft__cuda_matrix maps[2], whole[2];
     const bool boxes =
         launch->boxes && device.aligned && maps_of(launch, &run->base, WEFT__ATTENTION_ROWS, maps);
     const int32_t splits = weft__attention_even_splits(launch, device.num_seqs);
     const uint32_t grid = splits ? (uint32_t)(splits * launch->num_kv_heads) : launch->blocks;
+    const bool abreast = !splits && reads_abreast(launch, run, device.aligned, whole);
     int32_t count = 0;
     if (splits && launch->cluster && !run->k && (boxes || !launch->boxes)) {
         if (launch->clusters.of_head > 1 && !counters_of_batch(launch, run))
-            begin_step(launch, &device, launch->blocks, &steps[count++]);
+            begin_step(launch, &device, launch->blocks, launch->blocks, &steps[count++]);
         cluster_step(launch, &device, &steps[count]);
         if (boxes)
             memcpy(steps[count].matrices, maps, sizeof maps);
         return count + 1;
     }
     if (launch->splits != 1 && !counters_of_batch(launch, run))
-        begin_step(launch, &device, grid, &steps[count++]);
+        begin_step(launch, &device, grid, abreast ? launch->places : grid, &steps[count++]);
     if (launch->single_threads) {
         weft__attention_single_step(launch, &device, &steps[count]);
         return count + 1;
@@ -259,18 +312,10 @@ int32_t weft__attention_cuda_steps(const void *opaque_launch, const void *opaque
             memcpy(steps[count].matrices, maps, sizeof maps);
         return count + 1;
     }
-    // With the new keys come queries that are not rotated yet: there is one of each sequence.
-    const int32_t rows = run->k ? launch->append : WEFT__ATTENTION_DECODE;
-    const int32_t boxed = run->k ? launch->append_boxes : launch->boxes;
-    const bool in_rows = !run->k && launch->copied_rows && device.aligned;
-    decode_step(launch, device, splits, grid, boxes,
-                boxes     ? boxed
-                : in_rows ? launch->copied_rows
-                          : rows,
-                &steps[count]);
-    if (boxes)
-        memcpy(steps[count].matrices, maps, sizeof maps);
-    count++;
+    if (abreast)
+        abreast_step(launch, device, whole, &steps[count++]);
+    else
+        decode_step(launch, run, device, splits, grid, boxes ? maps : NULL, &steps[count++]);
     if (!run->k && prefills(launch, run))
         prefill_step(launch, &run->base, device, &steps[count++]);
     return count;

@@ -7,11 +7,9 @@
 #ifndef WEFT_KERNELS_ATTENTION_TILE_CUH
 #define WEFT_KERNELS_ATTENTION_TILE_CUH
 
+#include "src/kernels/attention/attention_acc.cuh"
 #include "src/kernels/attention/attention_boxes.cuh"
-#include "src/kernels/attention/attention_merge.cuh"
 #include "src/kernels/attention/attention_scores.cuh"
-
-enum { ROW_SIXTEENS = ROWS / 16 };
 
 // The rows of queries as tensor cores take them, sixteen elements at a time, part after part; a kernel that has registers
 // for all of them (KEEPS_QUERIES: of sixteen rows) loads them once an item.
