@@ -302,8 +302,8 @@ static bool pass(engine_worker *worker, engine_feed *feeds, int32_t count, bool 
     for (int32_t n = 0; n < count; n++)
         if (!check_feed(worker, feeds, n, err))
             return false;
-    if (!check_guesses(worker, feeds, count, err) || !model_program_wait(worker->program, err) ||
-        !reserve_all(feeds, count, err))
+    if (!check_guesses(worker, feeds, count, err) ||
+        !model_program_free_inputs(worker->program, err) || !reserve_all(feeds, count, err))
         return false;
     fill(&f, feeds, count);
     if (!free_rows(&f, feeds, count, err) || !run(&f, err)) {

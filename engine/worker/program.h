@@ -67,7 +67,10 @@ typedef struct program_inputs {
 
 const program_inputs *model_program_inputs(model_program *program);
 
-// Waits until earlier passes are done with the inputs: before they are filled in anew.
+// Waits until earlier passes are done with the inputs, before they are filled in anew: not again if whoever read a result has waited.
+bool model_program_free_inputs(model_program *program, engine_error *err);
+
+// Waits for all that the device was given.
 bool model_program_wait(model_program *program, engine_error *err);
 
 // Runs the tokens of `seqs` sequences through all layers.

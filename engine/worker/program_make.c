@@ -61,7 +61,8 @@ static void carve_ends(model_program *program)
     program->ids = program_carve(program, ARENA_BUFFERS, tokens * sizeof *program->ids);
     program->types = types ? program_carve(program, ARENA_BUFFERS, types) : NULL;
     program->rows = program_carve(program, ARENA_BUFFERS, head_rows * sizeof *program->rows);
-    program->sampled = program_carve(program, ARENA_BUFFERS, seqs * sizeof *program->sampled);
+    program->sampled = program_carve(program, ARENA_BUFFERS, 2 * seqs * sizeof *program->sampled);
+    program->undrawn = program_carve(program, ARENA_BUFFERS, draws);
     program->draws = program_carve(program, ARENA_BUFFERS, draws);
     if (program_appends(program) && bounds->cascade_rows >= 0)
         program->cascades.queries = program_carve(
@@ -88,7 +89,7 @@ static void carve_inputs(model_program *program)
     program->chosen = program_carve(program, ARENA_PINNED, chosen * sizeof *program->chosen);
     in->page_table = program_carve(program, ARENA_PINNED, table * sizeof *in->page_table);
     program->sampled_copy =
-        program_carve(program, ARENA_PINNED, seqs * sizeof *program->sampled_copy);
+        program_carve(program, ARENA_PINNED, 2 * seqs * sizeof *program->sampled_copy);
     program->picked = program_carve(program, ARENA_PINNED, seqs * sizeof *program->picked);
     in->rows = program_carve(program, ARENA_PINNED, head_rows * sizeof *in->rows);
     in->parents = program_carve(program, ARENA_PINNED, tokens * sizeof *in->parents);

@@ -80,12 +80,14 @@ program_counts model_program_counts(const model_program *program)
 static weft_status wait_for(model_program *program)
 {
     program->counts.waits++;
+    program->inputs_given = false;
     return weft_stream_synchronize(program->context, NULL);
 }
 
-bool program_upload(const model_program *program, int32_t *to, const int32_t *from, int32_t count,
+bool program_upload(model_program *program, int32_t *to, const int32_t *from, int32_t count,
                     engine_error *err)
 {
+    program->inputs_given = true;
     return weft_copy(program->context, to, from, (size_t)count * sizeof *to, NULL) == WEFT_OK ||
            engine_fail(err, "the forward pass failed: %s", weft_error_text(program->context));
 }
@@ -94,6 +96,11 @@ bool model_program_wait(model_program *program, engine_error *err)
 {
     return wait_for(program) == WEFT_OK ||
            engine_fail(err, "the device failed: %s", weft_error_text(program->context));
+}
+
+bool model_program_free_inputs(model_program *program, engine_error *err)
+{
+    return !program->inputs_given || model_program_wait(program, err);
 }
 
 bool program_set_batch(model_program *program, int32_t seqs, const int32_t *capacities,
@@ -110,6 +117,7 @@ bool program_set_batch(model_program *program, int32_t seqs, const int32_t *capa
                                   .positions = program->trees.now ? program->trees.positions : NULL,
                                   .num_pages = page_pool_pages(program->pool)};
     program->cascades.now = false;
+    program->inputs_given = true;
     return weft_batch_set(program->batch, &args) == WEFT_OK ||
            engine_fail(err, "the forward pass failed: %s", weft_error_text(program->context));
 }
@@ -220,7 +228,29 @@ bool program_not_finite(engine_error *err)
                             "or was converted badly, get another");
 }
 
-// The sampler takes NaN for impossible and chooses such a token only if there is no other. All rows are waited for at once.
+// The sampler takes NaN for impossible and chooses such a token only if there is no other. It says so where it notes the token: behind a
+// history, which those without one are given room for. False if one has a history, for what is behind that is not the program's.
+static bool note_tokens(model_program *program, const weft_sample_params *params, int32_t rows)
+{
+    for (int32_t i = 0; i < rows; i++) {
+        if (params[i].history)
+            return false;
+        program->params[i] = params[i];
+        program->params[i].history = program->sampled + program->bounds.max_seqs + i;
+    }
+    return true;
+}
+
+static bool were_finite(const model_program *program, int32_t rows, engine_error *err)
+{
+    const int32_t *noted = program->sampled_copy + program->bounds.max_seqs;
+    for (int32_t i = 0; i < rows; i++)
+        if (noted[i] < 0)
+            return program_not_finite(err);
+    return true;
+}
+
+// By the logits themselves. All rows are waited for at once.
 static bool are_finite(model_program *program, const float *logits, int32_t rows,
                        const int32_t *tokens, engine_error *err)
 {
@@ -241,18 +271,20 @@ bool model_program_sample(model_program *program, const float *logits, int32_t r
                           const weft_sample_params *params, int32_t *tokens, engine_error *err)
 {
     program_step *step = &program->sample.steps[0];
+    const bool noted = note_tokens(program, params, rows);
+    const int32_t copied = rows + (noted ? program->bounds.max_seqs : 0);
     step->args.sample.logits = logits;
-    step->args.sample.params = params;
-    step->args.sample.next = NULL;
+    step->args.sample.params = noted ? program->params : params;
+    step->args.sample.next = noted ? program->undrawn : NULL;
     step->args.sample.tokens = program->sampled;
     step->args.sample.logprobs = NULL;
     program->counts.runs++;
     if (program_run_step(step, rows) != WEFT_OK ||
         program_read_back(program, program->sampled_copy, program->sampled,
-                          (size_t)rows * sizeof *tokens) != WEFT_OK)
+                          (size_t)copied * sizeof *tokens) != WEFT_OK)
         return engine_fail(err, "sampling failed: %s", weft_error_text(program->context));
     memcpy(tokens, program->sampled_copy, (size_t)rows * sizeof *tokens);
-    return are_finite(program, logits, rows, tokens, err);
+    return noted ? were_finite(program, rows, err) : are_finite(program, logits, rows, tokens, err);
 }
 
 const program_inputs *model_program_inputs(model_program *program)

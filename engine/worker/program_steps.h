@@ -137,15 +137,17 @@ struct model_program {
     program_cascades cascades;
     program_trees trees;
     program_inputs inputs; // the host's
+    bool inputs_given;     // to the device, which has not been waited for since
     int32_t *ids;          // [max_tokens], on the device, as are:
     int32_t *types;        // [max_tokens], where tokens have them
     int32_t *zeros;        // [max_tokens] of the host's, where all tokens look a bias up, or NULL
     float *slopes;         // [q_heads] of the host's, of ALiBi, or NULL
     int32_t *rows;         // [head_rows], read by `gather`
-    int32_t *sampled;      // [max_seqs]
-    int32_t *sampled_copy; // [max_seqs] of the host's, and
+    int32_t *sampled;      // [2][max_seqs]: tokens; again, or -1 where a logit is not finite
+    int32_t *sampled_copy; // [2][max_seqs] of the host's, and
     float *picked;         // [max_seqs] their logits
-    weft_sample_params *draws; // [max_seqs], of a chain's next link
+    weft_sample_params *undrawn; // [max_seqs], of draws that nobody makes
+    weft_sample_params *draws;   // [max_seqs], of a chain's next link
     int32_t head_rows;
     float *logits;
     void *workspace;
@@ -191,7 +193,7 @@ bool program_run_link(model_program *program, int32_t seqs, engine_error *err);
 weft_status program_run_step(program_step *step, int32_t rows);
 bool program_run_list(model_program *program, step_list *list, int32_t rows, engine_error *err);
 bool program_run_head(model_program *program, const float *x, int32_t count, engine_error *err);
-bool program_upload(const model_program *program, int32_t *to, const int32_t *from, int32_t count,
+bool program_upload(model_program *program, int32_t *to, const int32_t *from, int32_t count,
                     engine_error *err);
 // capacities: how long each sequence may become before the batch is set again; NULL: as it is.
 bool program_set_batch(model_program *program, int32_t seqs, const int32_t *capacities,

@@ -380,11 +380,12 @@ static void a_profile_leaves_logits_of_others(void **state)
     free(before);
 }
 
-// What a device makes is waited for once for the tokens of all rows and once for their logits, however many rows there are.
+// What a device makes is waited for once, however many rows there are; once more for their logits where penalties want a history.
 static void rows_are_drawn_together(void **state)
 {
     (void)state;
-    const engine_sampling sampling = {.params = {.temperature = 0}};
+    const engine_sampling sampling = {.params = {.temperature = 0}},
+                          penalised = {.params = {.temperature = 0, .presence_penalty = 0.5f}};
     engine_session *sessions[SESSIONS];
     engine_feed feeds[SESSIONS];
     engine_draw draws[SESSIONS], alone;
@@ -399,7 +400,13 @@ static void rows_are_drawn_together(void **state)
     engine_worker_describe(worker, &before);
     assert_true(engine_sample_all(worker, draws, SESSIONS, NULL));
     engine_worker_describe(worker, &after);
-    assert_int_equal(after.waits - before.waits, 2);
+    assert_int_equal(after.waits - before.waits, 1);
+    draws[SESSIONS - 1].sampling = &penalised;
+    assert_true(engine_sample_all(worker, draws, SESSIONS, NULL));
+    engine_worker_describe(worker, &before);
+    assert_int_equal(before.waits - after.waits, 2);
+    draws[SESSIONS - 1].sampling = &sampling;
+    assert_true(engine_sample_all(worker, draws, SESSIONS, NULL));
     for (int32_t i = 0; i < SESSIONS; i++) {
         alone = (engine_draw){.session = sessions[i], .sampling = &sampling};
         assert_true(engine_sample_all(worker, &alone, 1, NULL));

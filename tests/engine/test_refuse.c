@@ -291,6 +291,19 @@ static void logits_that_are_no_numbers_are_refused(void **state)
         check_refusal(&err, "not finite numbers");
         engine_session_close(session);
     }
+    // drawn by itself, without a history and with one
+    engine_session *session = engine_session_open(worker, NULL);
+    engine_feed feed = {.session = session, .ids = (int32_t[]){1, 4}, .count = 2};
+    assert_true(engine_eval(worker, &feed, 1, NULL, NULL, NULL));
+    const float penalties[] = {0, 0.5f};
+    for (size_t i = 0; i < sizeof penalties / sizeof penalties[0]; i++) {
+        engine_error err = {""};
+        const engine_sampling sampling = {.params.presence_penalty = penalties[i]};
+        int32_t token;
+        assert_false(engine_sample(session, &sampling, &token, &err));
+        check_refusal(&err, "not finite numbers");
+    }
+    engine_session_close(session);
     close_worker(worker);
 }
 
