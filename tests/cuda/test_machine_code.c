@@ -323,8 +323,22 @@ static void a_point_takes_one_dot_and_one_load(void **state)
     assert_int_equal(in_all(" IDP.4A"), 8);
     open_linear(WEFT_IQ2_XS); // two scales a unit cost no more products
     assert_int_equal(in_all(" IMMA."), 8);
-    open_linear(WEFT_IQ3_S);
+    open_linear(WEFT_IQ3_XXS);
     assert_int_equal(in_all(" IDP.4A"), 16);
+    open_linear(WEFT_IQ3_S); // numbers of 9 bits, in halves of words
+    assert_int_equal(in_all(" IDP.4A"), 0);
+    assert_int_equal(in_all(" IDP.2A"), 16);
+}
+
+// Tables stay in registers, and scales of nvfp4 are a shift and a product.
+static void eight_rows_keep_their_tables(void **state)
+{
+    (void)state;
+    open_linear_for(WEFT_NVFP4, "weft_linear_few", NULL, 8);
+    assert_true(in_all(" FSEL") == 0 && in_all(" PRMT ") >= 64);
+    assert_true(in_all(" IMAD.U32 ") < 16);
+    open_linear_for(WEFT_IQ4_XS, "weft_linear_few", NULL, 8);
+    assert_int_equal(in_all(" I2FP"), 0);
 }
 
 // Tiles of two row blocks, two slots a turn: what is made of X is made for two tiles, and a lane's own table
@@ -385,6 +399,7 @@ int main(void)
         cmocka_unit_test(a_tile_of_four_bits_takes_few_loads),
         cmocka_unit_test(few_bits_meet_their_scales_as_integers),
         cmocka_unit_test(a_point_takes_one_dot_and_one_load),
+        cmocka_unit_test(eight_rows_keep_their_tables),
         cmocka_unit_test(two_row_blocks_share_x),
         cmocka_unit_test(a_token_gives_back_slots_behind_its_loads),
 

@@ -131,6 +131,14 @@ DEVICE int32_t dot_2_high(uint32_t sums, uint32_t by, int32_t c)
     return d;
 }
 
+// The same of numbers without a sign.
+DEVICE uint32_t dot_2_unsigned(uint32_t sums, uint32_t by, uint32_t c)
+{
+    uint32_t d;
+    asm("dp2a.lo.u32.u32 %0, %1, %2, %3;" : "=r"(d) : "r"(sums), "r"(by), "r"(c));
+    return d;
+}
+
 // a b + c as one product: the compiler makes a shift and a sum of it where b is a power of two.
 DEVICE uint32_t times_plus(uint32_t a, uint32_t b, uint32_t c)
 {

@@ -37,6 +37,8 @@
 // row r + 8 i and unit 2 c + h, bits 4 e; per sixteen g [lane] a word: of row r + 8 i and unit c + 4 k, bits 4 (4 i + 2 k + g), iq1_m
 // 8 (2 k + g) + 3 i, and at bits 8 b + 6 bits 8 b + 2 c of the rows' two d), d of rows r and r + 8, [r] two f16. So tq2_0 has its d.
 //
+// Scales of nvfp4 have no top bit, which means nothing, and 0 for the one that stands for no number.
+//
 // Rows are padded to 16 and columns to 64 with zero codes and zero scales. Only formats with blocks of
 // 32 have a last tile of fewer than 4 pairs.
 //

@@ -81,7 +81,8 @@ DEVICE void one_codes_load(struct one_codes *codes, const uint8_t *slot, int32_t
 {
 #if TILE_TABLE
     (void)pairs;
-    signed_codes(slot, p, lane, codes->first, codes->second);
+    const struct signed_tables tables = {SIGNED_TABLE_0, SIGNED_TABLE_2};
+    signed_codes(tables, slot, p, lane, codes->first, codes->second);
 #else
     pair_codes(slot, pairs, p, lane, codes->first, codes->second, true);
 #endif

@@ -130,6 +130,27 @@ DEVICE uint32_t grid_from(uint32_t word, int32_t at, uint32_t mask)
                            : (word >> (at - GRID_HIGH) & mask << GRID_HIGH) + grid_lane();
 }
 
+// Bits 8 of points e, at bits e, as bytes.
+DEVICE uint32_t grid_tops(uint32_t bits)
+{
+    return times_plus(bits & 15u, 0x00204081u, 0) & 0x01010101u;
+}
+
+// Numbers of points 0, 1 and 2, 3 in halves of words, bytes e of `low` and above them those of `tops`: two operations for what
+// grid_from() takes eight.
+DEVICE uint2 grid_wide(uint32_t low, uint32_t tops)
+{
+    return make_uint2(byte_permute(low, tops, 0x5140u), byte_permute(low, tops, 0x7362u));
+}
+
+// The point whose number is that of e there.
+DEVICE uint32_t grid_wide_point(uint2 wide, int32_t e)
+{
+    const uint32_t at =
+        dot_2_unsigned(e < 2 ? wide.x : wide.y, (uint32_t)GRID_STEP << 8 * (e % 2), grid_lane());
+    return GRID_COPIES > 1 ? shared_word(at) : *(const uint32_t *)(grid_table() + at);
+}
+
 #if GRID_HAS_PARITY
 // Signs n at bits 4 n + e. The tile has sums of signs 0..n there, modulo 2, for n < 7 (xs: four bits higher): a sign is the difference of
 // two of them, and the eighth, which makes the number of negative ones even, is the last of them.
@@ -169,9 +190,11 @@ DEVICE uint32_t upper_half(uint32_t word)
 #define GRID_TABLE_1(e) ((e) == 0 ? 0x00002bd5u : (e) == 1 ? 0xd5002b00u : 0xe7002bf8u)
 #endif
 
-// The eight numbers of point e of a lane's pair: first and second four. bits: what stands beside `low`.
-DEVICE uint2 grid_numbers(uint32_t low, uint32_t bits, uint32_t from, int32_t e)
+// The eight numbers of point e of a lane's pair: first and second four. bits: what stands beside `low`; wide: grid_wide(), where numbers
+// have 9 or 10 bits.
+DEVICE uint2 grid_numbers(uint32_t low, uint32_t bits, uint2 wide, int32_t e)
 {
+    (void)low, (void)wide;
 #if WEFT_FORMAT == FORMAT_IQ1_S
     const uint32_t digits = grid_point(low, e, grid_from(bits, 3 * e, 7));
     return make_uint2(digits << 4 & 0xf0f0f0f0u, digits & 0xf0f0f0f0u); // 16 times too large
@@ -182,7 +205,9 @@ DEVICE uint2 grid_numbers(uint32_t low, uint32_t bits, uint32_t from, int32_t e)
     const uint32_t places = (turned & 1u << at) * (0x44444444u >> at) +
                             grid_point(low, e, grid_from(bits, 4 + 3 * e, 7));
 #else
-    const uint32_t places = grid_point(low, e, from) ^ (turned & 0x11111111u << at);
+    const uint32_t point =
+        WEFT_FORMAT == FORMAT_IQ2_XXS ? grid_point(low, e, grid_lane()) : grid_wide_point(wide, e);
+    const uint32_t places = point ^ (turned & 0x11111111u << at);
 #endif
     const uint32_t table = grid_kept(GRID_TABLE_0(at));
     return make_uint2(byte_permute(table, GRID_TABLE_1(at), places),
@@ -200,19 +225,18 @@ DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t
     const uint2 both = *(const uint2 *)(tile + p * PAIR_LOW + lane * 8);
     const uint32_t low = both.x, bits = grid_signs(both.y);
 #endif
-#if WEFT_FORMAT == FORMAT_IQ2_S
+#if WEFT_FORMAT == FORMAT_IQ2_S // two bits of each
     const uint32_t tops = tile[4 * PAIR_LOW + lane * 4 + p];
+    const uint32_t fours = times_plus(tops, 0x1001u, 0) & 0x000f000fu;
+    const uint2 wide = grid_wide(low, times_plus(fours, 0x41u, 0) & 0x03030303u);
+#elif WEFT_FORMAT == FORMAT_IQ2_XS
+    const uint2 wide = grid_wide(low, grid_tops(both.y));
+#else
+    const uint2 wide = {};
 #endif
 #pragma unroll
     for (int32_t e = 0; e < 4; e++) {
-#if WEFT_FORMAT == FORMAT_IQ2_S
-        const uint32_t from = grid_from(tops, 2 * e, 3);
-#elif WEFT_FORMAT == FORMAT_IQ2_XS
-        const uint32_t from = grid_from(both.y, e, 1);
-#else
-        const uint32_t from = grid_lane();
-#endif
-        const uint2 numbers = grid_numbers(low, bits, from, e);
+        const uint2 numbers = grid_numbers(low, bits, wide, e);
         a[e % 2][e / 2] = numbers.x;
         a[e % 2][2 + e / 2] = numbers.y;
     }
@@ -231,14 +255,16 @@ DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t
     const uint32_t straight = grid_kept(0x3210u), minus_once = grid_kept(~0u);
 #endif
 #pragma unroll
-    for (int32_t k = 0; k < 2; k++)
+    for (int32_t k = 0; k < 2; k++) {
+#if WEFT_FORMAT == FORMAT_IQ3_S
+        const uint2 wide = grid_wide(k ? low.y : low.x, grid_tops(tops >> 4 * k));
+#endif
 #pragma unroll
         for (int32_t e = 0; e < 4; e++) {
             uint32_t *to = &a[e % 2][2 * k + e / 2];
 #if WEFT_FORMAT == FORMAT_IQ3_S
             // odd numbers: where all bits but the lowest are turned round a number is below zero
-            const uint32_t from = grid_from(tops, 4 * k + e, 1);
-            const uint32_t point = grid_point(k ? low.y : low.x, e, from);
+            const uint32_t point = grid_wide_point(wide, e);
             const uint32_t below = byte_permute(signs << (7 - 4 * k - e), 0, 0xba98u);
             *to = (point ^ below) | 0x01010101u;
 #else
@@ -252,6 +278,7 @@ DEVICE void grid_codes_of(const uint8_t *tile, int32_t p, int32_t lane, uint32_t
             *to = byte_permute(point, minus_once * point + 0x01010100u, places);
 #endif
         }
+    }
 }
 
 #endif

@@ -188,7 +188,12 @@ DEVICE uint32_t meta_byte(const struct tile_place *at, int32_t pairs, int32_t i)
     row = i / 4 + i % 4 / 2 * 8, byte = BLOCK_BYTES - 2 + i % 2;
 #endif
     const uint8_t *block = tile_block(at, row, col);
-    return block ? block[byte] ^ flip : 0;
+    const uint32_t is = block ? block[byte] ^ flip : 0;
+#if WEFT_FORMAT == FORMAT_NVFP4 // 0x7f is 0, and the top bit says nothing else
+    return is == 0x7f ? 0 : is & 0x7f;
+#else
+    return is;
+#endif
 }
 #endif
 

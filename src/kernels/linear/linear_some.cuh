@@ -97,11 +97,29 @@ DEVICE void x_two(float4 *numbers, int32_t plane, int32_t pair, int32_t n, const
             x_more(bits_float(two[0].z), two[0].w, g), x_more(bits_float(two[1].z), two[1].w, g));
 }
 
+// What codes of tables are made with.
+struct some_constants {
+#if TILE_TABLE
+    struct signed_tables tables;
+#endif
+};
+
+DEVICE struct some_constants some_constants_make()
+{
+    struct some_constants with = {};
+#if TILE_TABLE
+    with.tables.first = kept_here(SIGNED_TABLE_0), with.tables.second = kept_here(SIGNED_TABLE_2);
+#endif
+    return with;
+}
+
 // A lane's codes of a pair, where these stay in place and have an offset with their sign, 16 times too large. top:
 // some_top().
-DEVICE void some_codes(const uint8_t *slot, int32_t pairs, int32_t p, int32_t lane, uint32_t top,
-                       uint32_t a[2][4], uint32_t below[2][4])
+DEVICE void some_codes(const struct some_constants *with, const uint8_t *slot, int32_t pairs,
+                       int32_t p, int32_t lane, uint32_t top, uint32_t a[2][4],
+                       uint32_t below[2][4])
 {
+    (void)with;
 #if X_SIGNED_IN_PLACE
     (void)pairs, (void)below;
     const uint4 quad = *(const uint4 *)(slot + p * PAIR_LOW + lane * 16);
@@ -113,7 +131,7 @@ DEVICE void some_codes(const uint8_t *slot, int32_t pairs, int32_t p, int32_t la
     }
 #elif TILE_TABLE
     (void)pairs, (void)top;
-    signed_codes(slot, p, lane, a, below);
+    signed_codes(with->tables, slot, p, lane, a, below);
 #else
     (void)top;
     pair_codes(slot, pairs, p, lane, a, below, X_IN_PLACE);
@@ -331,6 +349,7 @@ DEVICE void tiles_add(const struct tile_scales scales[TILES], const uint8_t *til
                       float *acc)
 {
     const int32_t c = lane % 4;
+    const struct some_constants with = some_constants_make();
 #if X_SUMS
 #pragma unroll
     for (int32_t t = 0; t < TILES; t++)
@@ -358,7 +377,7 @@ DEVICE void tiles_add(const struct tile_scales scales[TILES], const uint8_t *til
 #endif
 #pragma unroll
         for (int32_t t = 0; t < TILES; t++) {
-            some_codes(tiles + t * stride, pairs, p, lane, top, a[t], below[t]);
+            some_codes(&with, tiles + t * stride, pairs, p, lane, top, a[t], below[t]);
 #if TILE_FINE
             bytes[t][0] = fine_bytes(&scales[t], 0, p), bytes[t][1] = fine_bytes(&scales[t], 1, p);
 #else

@@ -12,6 +12,13 @@ DEVICE uint32_t shifted(uint32_t word, int32_t left)
     return left >= 0 ? word << left : word >> -left;
 }
 
+// The number again, from the lane itself: no compiler knows any more how it is made, so it stays in a register instead of being made
+// wherever it is used (computed_here() is gone when registers are given out).
+DEVICE uint32_t kept_here(uint32_t x)
+{
+    return __shfl_sync(0xffffffffu, x, (int32_t)(threadIdx.x % WARP));
+}
+
 #if TILE_GRID
 #include "src/kernels/linear/linear_grid.cuh"
 #endif
@@ -167,9 +174,14 @@ DEVICE void pair_codes(const uint8_t *tile, int32_t pairs, int32_t p, int32_t la
 // What has to be added to a sum of products of both parts, times the sum of x.
 #define SIGNED_TABLE_OFFSET (TABLE_FIRST_NEGATIVE ? 0 : 1)
 
+// What a permute takes from a register beside the other half, which stands in the instruction.
+struct signed_tables {
+    uint32_t first, second;
+};
+
 // The codes of pair p for unit h and word j in two parts.
-DEVICE void signed_codes(const uint8_t *tile, int32_t p, int32_t lane, uint32_t first[2][4],
-                         uint32_t second[2][4])
+DEVICE void signed_codes(struct signed_tables tables, const uint8_t *tile, int32_t p, int32_t lane,
+                         uint32_t first[2][4], uint32_t second[2][4])
 {
     const uint4 quad = *(const uint4 *)(tile + p * PAIR_LOW + lane * 16);
     const uint32_t w[4] = {quad.x, quad.y, quad.z, quad.w};
@@ -178,8 +190,8 @@ DEVICE void signed_codes(const uint8_t *tile, int32_t p, int32_t lane, uint32_t 
         const uint32_t other = w[j] ^ 0x88888888u;
 #pragma unroll
         for (int32_t h = 0; h < 2; h++) {
-            first[h][j] = byte_permute(SIGNED_TABLE_0, SIGNED_TABLE_1, w[j] >> 16 * h);
-            second[h][j] = byte_permute(SIGNED_TABLE_2, SIGNED_TABLE_3, other >> 16 * h);
+            first[h][j] = byte_permute(tables.first, SIGNED_TABLE_1, w[j] >> 16 * h);
+            second[h][j] = byte_permute(tables.second, SIGNED_TABLE_3, other >> 16 * h);
         }
     }
 }
@@ -211,7 +223,7 @@ struct tile_scales {
     uint32_t sc[2][4];
 #elif WEFT_FORMAT == FORMAT_IQ4_XS
     float d[2];
-    uint32_t low[2], high[2];
+    uint32_t sc[2][2]; // of even and of odd units
 #else
     const uint8_t *at;
 #endif
@@ -262,7 +274,11 @@ DEVICE void tile_scales_load(struct tile_scales *s, const uint8_t *tile, int32_t
 #else // iq4_xs
         uint2 w = *(const uint2 *)(meta + row * 8);
         s->d[i] = f16_float(w.x & 0xffffu);
-        s->high[i] = w.x >> 16, s->low[i] = w.y;
+        // four bits, and above them two, which are places in a table of bytes
+#pragma unroll
+        for (int32_t h = 0; h < 2; h++)
+            s->sc[i][h] = (w.y >> 4 * h & 0x0f0f0f0fu) |
+                          byte_permute(0x30201000u, 0, w.x >> (16 + 2 * h) & 0x3333u);
 #endif
     }
 #endif
@@ -307,11 +323,10 @@ DEVICE float e8m0_half(uint32_t e) // 2^(e - 128)
 #endif
 
 #if WEFT_FORMAT == FORMAT_NVFP4
-DEVICE float ue4m3_half(uint32_t e) // half of an unsigned e4m3
+// Half of an unsigned e4m3 of seven bits (linear_device.h); what is subnormal is so there as well.
+DEVICE float ue4m3_half(uint32_t e)
 {
-    float value = (e & 0x78u) ? bits_float(((e >> 3 & 15u) + 119u) << 23 | (e & 7u) << 20)
-                              : (float)(e & 7u) * 0x1p-10f;
-    return e == 0x7fu ? 0.0f : value; // 0xff is 480, as on the CPU
+    return bits_float(e << 20) * 0x1p119f;
 }
 #endif
 
@@ -342,8 +357,7 @@ DEVICE void super_scales(const struct tile_scales *s, int32_t p, int32_t h, int3
         scale[i][0] = times_byte(s->d[i], u < 4 ? s->sc[i][0] : s->sc[i][1], u % 4, 0);
         add[i][0] = times_byte(s->dmin[i], u < 4 ? s->m[i][0] : s->m[i][1], u % 4, 0);
 #elif WEFT_FORMAT == FORMAT_IQ4_XS
-        int32_t ls = (int32_t)((s->low[i] >> 4 * u & 15u) | (s->high[i] >> 2 * u & 3u) << 4) - 32;
-        scale[i][0] = s->d[i] * (float)ls;
+        scale[i][0] = times_byte(s->d[i], s->sc[i][h], p, 32);
 #else
 #pragma unroll
         for (int32_t g = 0; g < 2; g++) {
@@ -389,7 +403,7 @@ DEVICE void unit_scales(const struct tile_scales *s, int32_t pairs, int32_t p, i
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
         uint32_t e = *(const uint16_t *)(s->at + p * 64 + r * 8 + i * 4 + h * 2);
-        scale[i][0] = ue4m3_half(e & 255u), scale[i][1] = ue4m3_half(e >> 8);
+        scale[i][0] = ue4m3_half(e & 0x7fu), scale[i][1] = ue4m3_half(e >> 8);
     }
 #elif FORMAT_IS_MLX
 #pragma unroll

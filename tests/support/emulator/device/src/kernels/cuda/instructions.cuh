@@ -136,6 +136,11 @@ DEVICE int32_t dot_2_high(uint32_t sums, uint32_t by, int32_t c)
     return dot_2_low(sums, by >> 16, c);
 }
 
+DEVICE uint32_t dot_2_unsigned(uint32_t sums, uint32_t by, uint32_t c)
+{
+    return c + (sums & 0xffffu) * (by & 255u) + (sums >> 16) * (by >> 8 & 255u);
+}
+
 DEVICE int32_t dot_4(int32_t a, int32_t b, int32_t c)
 {
     return __dp4a(a, b, c);
