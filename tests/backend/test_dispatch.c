@@ -205,8 +205,10 @@ static const struct {
 // round f32 weights are for who asks.
 static bool rounds_unasked(const char *name, plan_fn *plan, int32_t batch)
 {
-    const bool narrows = strstr(name, "_bf16_panel_") || strstr(name, "_bf16_rows_");
-    return narrows && (batch <= 8 || (plan != plan_rounding && strstr(name, "linear_f32_")));
+    const bool of_f32 = strstr(name, "linear_f32_");
+    const bool narrows =
+        strstr(name, "_bf16_panel_") || strstr(name, "_bf16_lines_") || strstr(name, "_bf16_rows_");
+    return narrows && (batch <= (of_f32 ? 8 : 4) || (plan != plan_rounding && of_f32));
 }
 
 // No usable row of a better level serves the problem.
@@ -269,7 +271,8 @@ static void some_by_name(void **state)
         {"avx2", plan_linear, WEFT_Q4_K, 8, "linear_q4_k_q8_avx2"},
         {"avx512bf16", plan_linear, WEFT_F32, 9, "linear_f32_f32_panel_avx512"},
         {"avx512bf16", plan_rounding, WEFT_F32, 8, "linear_f32_f32_avx512"},
-        {"avx512bf16", plan_rounding, WEFT_F32, 9, "linear_f32_bf16_panel_avx512bf16"},
+        {"avx512bf16", plan_rounding, WEFT_F32, 9, "linear_f32_bf16_lines_avx512bf16"},
+        {"avx512bf16", plan_rounding, WEFT_F32, 37, "linear_f32_bf16_panel_avx512bf16"},
         {"avx2", plan_linear, WEFT_Q4_K, 9, "linear_q4_k_q8_panel_avx2"},
         {"avx2", plan_linear, WEFT_Q5_K, 8, "linear_q5_k_q8_any_avx2"},
         {"avx2", plan_linear, WEFT_Q5_K, 9, "linear_q5_k_q8_panel_any_avx2"},
@@ -291,8 +294,11 @@ static void some_by_name(void **state)
         {"avx512bf16", plan_narrow, WEFT_BF16, 1, "attention_bf16_avx512bf16"},
         {"amx", plan_narrow, WEFT_BF16, 1, "attention_bf16_amx"},
         {"amx", plan_attention, WEFT_BF16, 1, "attention_bf16_avx512"},
-        {"avx512bf16", plan_linear, WEFT_F16, 8, "linear_f16_f32_avx512"},
-        {"avx512bf16", plan_linear, WEFT_F16, 9, "linear_f16_bf16_panel_avx512bf16"},
+        {"avx512bf16", plan_linear, WEFT_F16, 4, "linear_f16_f32_avx512"},
+        {"avx512bf16", plan_linear, WEFT_F16, 5, "linear_f16_bf16_lines_avx512bf16"},
+        {"avx512bf16", plan_linear, WEFT_BF16, 36, "linear_bf16_bf16_lines_avx512bf16"},
+        {"avx512bf16", plan_linear, WEFT_BF16, 37, "linear_bf16_bf16_panel_avx512bf16"},
+        {"avx512bf16", plan_exact, WEFT_BF16, 8, "linear_bf16_f32_avx512"},
         {"amx", plan_linear, WEFT_F16, 8, "linear_f16_f32_avx512"},
         {"amx", plan_linear, WEFT_BF16, 9, "linear_bf16_bf16_panel_amx"},
         {"amx", plan_linear, WEFT_Q4_0, 9, "linear_q4_0_q8_panel_avx512vnni"},

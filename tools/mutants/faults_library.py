@@ -152,6 +152,7 @@ fault("integers-value-twice", "src/kernels/attention/attention_int8_avx512vnni.c
 fault("integers-wild-to-all", "src/kernels/attention/attention_int8_avx512vnni.c", "if (s->seen[r] >> j & 1)", "if (s->block)",
       "an infinite scale reaches rows that do not see its key", "kernels_attention_scales")
 BF = ("weft-check --variant linear_bf16_bf16_panel_avx512bf16 --cases 40",)
+BL = ("weft-check --variant linear_bf16_bf16_lines_avx512bf16 --cases 40",)
 VP = ("weft-check --variant linear_q4_k_q8_panel_avx512vnni --cases 20", *L)
 FT = ("weft-check --variant linear_f32_f32_avx2 --cases 20", *L)
 FP = ("weft-check --variant linear_f32_f32_panel_avx2 --cases 20", *L)
@@ -174,7 +175,7 @@ fault("packed-second-scale", "src/kernels/linear/linear_packed_groups_avx512.h",
       "packed q4_1 takes a minimum for two blocks", "weft-check --variant linear_q4_1_q8_packed_avx512vnni --cases 20", "kernels_linear_corners")
 fault("packed-scaled-codes", "src/kernels/linear/linear_packed_groups_avx512.h", "scaled_codes_q3_k(head->entry[2 * g + p], table)", "scaled_codes_q3_k(head->entry[2 * g], table)",
       "packed q3_k by many rows of X has one scale for two sixteens", "weft-check --variant linear_q3_k_q8_packed_avx512vnni --cases 60")
-fault("packed-many-in-any-mode", "src/kernels/linear/linear_kernel.h", "return batch > WEFT__FEW_ROWS && !(flags & WEFT_LINEAR_BATCH_INVARIANT);", "return batch > WEFT__FEW_ROWS && (flags | 1);",
+fault("packed-many-in-any-mode", "src/kernels/linear/linear_kernel.h", "return call->run_batch > WEFT__FEW_ROWS && !call->invariant;", "return call->run_batch > WEFT__FEW_ROWS;",
       "packed q3_k has other bits among many rows of X in the batch-invariant mode", "weft-check --variant linear_q3_k_q8_packed_avx512vnni --cases 200")
 fault("packed-chains", "src/kernels/linear/linear_packed_avx512vnni.c", "i = two ? 4 * p + n / 2 : n;", "i = two ? 4 * p + n % 4 : n;",
       "a group's chains take columns twice", *PK)
@@ -216,7 +217,16 @@ fault("bf16-rows-repeat-none", "src/kernels/linear/linear_bf16_avx512bf16.c",
       "weft-check --variant linear_f16_bf16_rows_avx512bf16 --cases 20")
 fault("bf16-lines-last-chunk", "src/kernels/linear/linear_bf16_lines_avx512.h",
       "chunk->k ? _mm512_add_ps(*to, acc[c][r]) : acc[c][r];", "acc[c][r];",
-      "some rows of X have the last columns' sum alone", *BF)
+      "some rows of X have the last columns' sum alone", *BL)
+fault("bf16-lines-second-tile", "src/kernels/linear/linear_bf16_lines_avx512.h",
+      "for (int32_t col = 0; col < call->batch; col += LINES_BATCH)", "for (int32_t col = 0; col < 1; col += LINES_BATCH)",
+      "lines by name leave out what is more than 36 rows of X", *BL)
+fault("bf16-lines-read-behind-a-row", "src/kernels/linear/linear_bf16_lines_avx512.h",
+      "!way.in_place || chunk->columns % LINES_BLOCK", "!way.in_place",
+      "the last columns of a row are multiplied with the next row's", *BL)
+fault("linear-first-range-serves-all", "src/backend/cpu/cpu_linear.c",
+      "while (++wanted.batch <= most)", "for (wanted.batch = most + 1; false;)",
+      "a better kernel of some rows of X is not asked", "backend_dispatch")
 fault("bf16-lines-first-half", "src/kernels/linear/linear_bf16_lines_avx512.h",
       "lines_rows(p, call, at + first, first,", "lines_rows(p, call, at, first,",
       "of sixteen long rows of W the first eight are taken twice", "kernels_linear_corners")

@@ -31,7 +31,7 @@ static int32_t min_batch(const struct weft__linear_kernel *kernel, const weft_tu
 
 static int32_t max_batch(const struct weft__linear_kernel *kernel, const weft_tuning *tuned)
 {
-    bool own = kernel->max_batch == 0 || kernel->max_batch == INT32_MAX || !tuned->few_batch;
+    bool own = kernel->max_batch == 0 || kernel->max_batch > WEFT__FEW_ROWS || !tuned->few_batch;
     return own ? kernel->max_batch : tuned->few_batch;
 }
 
@@ -63,6 +63,21 @@ static const char *name_of(const weft_plan *probe, const weft_linear_desc *desc)
     return weft__plan_find(probe, tuned, serves) ? tuned : NULL;
 }
 
+// The most rows of X, from those of `wanted` on, for which this is the best kernel.
+static int32_t last_batch(const weft_plan *probe, const struct weft__linear_kernel *kernel)
+{
+    struct wanted wanted = *(const struct wanted *)probe->desc;
+    const int32_t most = max_batch(kernel, &wanted.tuned);
+    weft_plan next = *probe;
+    next.desc = &wanted;
+    if (wanted.batch == 0 || most == INT32_MAX)
+        return most;
+    while (++wanted.batch <= most)
+        if (weft__plan_find(&next, NULL, serves) != kernel)
+            break;
+    return wanted.batch - 1;
+}
+
 // Adds the kernel that is best for `wanted` to those of part p.
 static weft_status add_kernel(weft_plan *plan, int32_t p, const struct wanted *wanted)
 {
@@ -82,7 +97,8 @@ static weft_status add_kernel(weft_plan *plan, int32_t p, const struct wanted *w
     if (status != WEFT_OK)
         return status;
     struct weft__linear_part_launch *part = &launch->parts[p];
-    part->max_batch[part->num_kernels] = max_batch(kernel, &wanted->tuned);
+    part->max_batch[part->num_kernels] =
+        name ? max_batch(kernel, &wanted->tuned) : last_batch(&probe, kernel);
     part->kernels[part->num_kernels++] = kernel;
     if (kernel->narrow) {
         launch->narrow = kernel->narrow;

@@ -329,10 +329,6 @@ WEFT__INLINE void multiply_tile(struct panel *p, const struct task *task, load_f
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
                            load_fn *load, int bytes, bool sixes)
 {
-    if (lines_serve(call)) {
-        multiply_lines(call, row0, row1, load, bytes, sixes);
-        return;
-    }
     struct panel p;
     int32_t tiles = (call->batch + TILE_COLS - 1) / TILE_COLS;
     int32_t tile = (call->batch + tiles - 1) / tiles;
@@ -344,17 +340,52 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
     }
 }
 
-// `bytes` are those of a weight.
-#define LINEAR_BF16(weight, acts, load, bytes, sixes)                                              \
-    weft__linear_fn weft__linear_##weight##_##acts##_avx512bf16;                                   \
-    void weft__linear_##weight##_##acts##_avx512bf16(const struct weft__linear_call *call,         \
-                                                     int64_t row0, int64_t row1)                   \
+// Those that ask far ahead have a text of their own.
+WEFT__INLINE void lines(const struct weft__linear_call *call, int64_t row0, int64_t row1,
+                        load_fn *load, int bytes, bool sixes)
+{
+    struct lines_way way = {load, bytes, sixes, .near = true};
+    if (call->asks_far) {
+        multiply_lines(call, row0, row1, way);
+        return;
+    }
+    way.near = false;
+    way.in_place = load == load_bf16;
+    multiply_lines(call, row0, row1, way);
+}
+
+// `bytes` are those of a weight. Absurdly long rows are no lines'.
+#define LINEAR_BF16(weight, load, bytes)                                                           \
+    weft__linear_fn weft__linear_##weight##_bf16_panel_avx512bf16;                                 \
+    void weft__linear_##weight##_bf16_panel_avx512bf16(const struct weft__linear_call *call,       \
+                                                       int64_t row0, int64_t row1)                 \
     {                                                                                              \
-        multiply(call, row0, row1, load, bytes, sixes);                                            \
+        multiply(call, row0, row1, load, bytes, true);                                             \
+    }                                                                                              \
+    weft__linear_fn weft__linear_##weight##_bf16_lines_avx512bf16;                                 \
+    void weft__linear_##weight##_bf16_lines_avx512bf16(const struct weft__linear_call *call,       \
+                                                       int64_t row0, int64_t row1)                 \
+    {                                                                                              \
+        if (call->cols <= LINES_COLS)                                                              \
+            lines(call, row0, row1, load, bytes, true);                                            \
+        else                                                                                       \
+            weft__linear_##weight##_bf16_panel_avx512bf16(call, row0, row1);                       \
     }
 
-LINEAR_BF16(F32, bf16_panel, load_f32, 4, true)
-LINEAR_BF16(F16, bf16_panel, load_f16, 2, true)
-LINEAR_BF16(BF16, bf16_panel, load_bf16, 2, true)
-LINEAR_BF16(F16, bf16_rows, load_f16, 2, false)
-LINEAR_BF16(BF16, bf16_rows, load_bf16, 2, false)
+// Bits do not depend on how a run is cut into calls.
+#define LINEAR_BF16_ROWS(weight, load, bytes)                                                      \
+    weft__linear_fn weft__linear_##weight##_bf16_rows_avx512bf16;                                  \
+    void weft__linear_##weight##_bf16_rows_avx512bf16(const struct weft__linear_call *call,        \
+                                                      int64_t row0, int64_t row1)                  \
+    {                                                                                              \
+        if (!call->invariant && call->run_batch <= LINES_BATCH && call->cols <= LINES_COLS)        \
+            lines(call, row0, row1, load, bytes, false);                                           \
+        else                                                                                       \
+            multiply(call, row0, row1, load, bytes, false);                                        \
+    }
+
+LINEAR_BF16(F32, load_f32, 4)
+LINEAR_BF16(F16, load_f16, 2)
+LINEAR_BF16(BF16, load_bf16, 2)
+LINEAR_BF16_ROWS(F16, load_f16, 2)
+LINEAR_BF16_ROWS(BF16, load_bf16, 2)

@@ -24,6 +24,7 @@ enum weft__linear_acts {
     WEFT__ACTS_f32_panel = WEFT__ACTS_f32, // as linear.def names rows for many rows of X
     WEFT__ACTS_q8_panel = WEFT__ACTS_q8,
     WEFT__ACTS_bf16_panel = WEFT__ACTS_bf16,
+    WEFT__ACTS_bf16_lines = WEFT__ACTS_bf16,
     WEFT__ACTS_bf16_rows = WEFT__ACTS_bf16,
     WEFT__ACTS_q8_nofetch = WEFT__ACTS_q8, // and rows that lack a choice, for comparing
     WEFT__ACTS_q8_row1 = WEFT__ACTS_q8,
@@ -51,8 +52,8 @@ struct weft__linear_call {
     // Weights that are read after row next_from - 1, where it is not those behind; or NULL.
     const unsigned char *next;
     int64_t next_from;
-    bool asks_far; // struct weft__cpu
-    bool many; // the run has so many rows of X that their last bits may differ from those of a few
+    bool asks_far;            // struct weft__cpu
+    bool invariant;           // a row's bits must not depend on how many the run has
     int32_t batch, run_batch; // rows of X of this call, and of the run whose pieces calls have
     float alpha;
     const struct weft__linear_planes *planes; // or NULL
@@ -112,10 +113,10 @@ struct weft__linear_kernel {
 
 enum { WEFT__FEW_ROWS = 8 };
 
-// weft__linear_call.many of a run
-static inline bool weft__linear_many(int32_t batch, uint32_t flags)
+// Has the run so many rows of X that their last bits may differ from those of a few?
+static inline bool weft__linear_many(const struct weft__linear_call *call)
 {
-    return batch > WEFT__FEW_ROWS && !(flags & WEFT_LINEAR_BATCH_INVARIANT);
+    return call->run_batch > WEFT__FEW_ROWS && !call->invariant;
 }
 
 // Elements from row to row of X in bf16: a power of two would put all rows into the same sets of a cache.

@@ -454,7 +454,7 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
     void weft__linear_##ID##_q8_packed_avx512vnni(const struct weft__linear_call *call,            \
                                                   int64_t row0, int64_t row1)                      \
     {                                                                                              \
-        if (call->many)                                                                            \
+        if (weft__linear_many(call))                                                               \
             run_many(call, row0, row1);                                                            \
         else                                                                                       \
             run_few(call, row0, row1);                                                             \

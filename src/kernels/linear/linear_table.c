@@ -15,6 +15,7 @@ enum { MANY = INT32_MAX };
 #define NARROW_q8_packed(isa)  NULL
 #define NARROW_bf16(isa)       weft__linear_narrow_##isa
 #define NARROW_bf16_panel(isa) weft__linear_narrow_##isa
+#define NARROW_bf16_lines(isa) weft__linear_narrow_##isa
 #define NARROW_bf16_rows(isa)  weft__linear_narrow_rows_##isa
 weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16,
     weft__linear_narrow_rows_avx512bf16, weft__linear_narrow_amx;
@@ -31,6 +32,7 @@ weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16,
 #define TURNED_q8_packed(isa)  0
 #define TURNED_bf16_rows(isa)  0
 #define TURNED_bf16_panel(isa) TURNED_##isa
+#define TURNED_bf16_lines(isa) TURNED_##isa
 #define TURNED_avx512bf16      WEFT__BF16_SIXES
 #define TURNED_amx             WEFT__BF16_ROWS
 
@@ -45,6 +47,7 @@ weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16,
 #define PACK_q8_masked(isa)  NULL
 #define PACK_q8_packed(isa)  weft__linear_pack_##isa
 #define PACK_bf16_panel(isa) NULL
+#define PACK_bf16_lines(isa) NULL
 #define PACK_bf16_rows(isa)  NULL
 weft__pack_fn weft__linear_pack_avx512vnni;
 weft__linear_fn weft__linear_F32_bf16_ref, weft__linear_F16_bf16_ref, weft__linear_BF16_bf16_ref;
@@ -100,6 +103,7 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
 #define FEW_PLANES_f32_panel  false
 #define FEW_PLANES_q8_panel   false
 #define FEW_PLANES_bf16_panel false
+#define FEW_PLANES_bf16_lines false
 #define FEW_PLANES_bf16_rows  false
 #define FEW_PLANES_q8         true
 #define FEW_PLANES_q8_nofetch true
