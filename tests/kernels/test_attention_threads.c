@@ -12,7 +12,7 @@ enum {
     KV_HEADS = 2,
     HEADS = 6,
     PAGE = 16,
-    MOST_KEYS = 3000,
+    MOST_KEYS = 4500,
     MOST_TOKENS = 300,
     SEQS = 4
 };
@@ -106,6 +106,44 @@ static void threads_do_not_change_results(void **state)
         }
 }
 
+// A kernel may read the heads of a token together, or some of them, as threads claim them: WEFT_ATTENTION_GENERIC reads each alone.
+static void heads_read_together_change_no_bit(void **state)
+{
+    static float want[MOST_TOKENS * HEADS * DIM], got[MOST_TOKENS * HEADS * DIM];
+    static float want_lse[MOST_TOKENS * HEADS], got_lse[MOST_TOKENS * HEADS];
+    const struct batch batches[] = {{1, {0, 1}, {MOST_KEYS}},
+                                    {4, {0, 1, 2, 3, 4}, {2900, 1030, 1, 700}},
+                                    {4, {0, 4, 5, 5, 9}, {MOST_KEYS, 2000, 600, 1500}}};
+    const int32_t threads[] = {1, 2, 7};
+    (void)state;
+    for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
+        for (int window = 0; window < 2; window++) {
+            weft_attention_desc desc = {.size = sizeof desc,
+                                        .flags =
+                                            WEFT_ATTENTION_NARROW_QUERIES | WEFT_ATTENTION_GENERIC,
+                                        .kv = {.dtype = WEFT_BF16, // of halves' bits: below 0.01
+                                               .num_kv_heads = KV_HEADS,
+                                               .head_dim = DIM,
+                                               .page_size = PAGE},
+                                        .scale = 40,
+                                        .num_q_heads = HEADS,
+                                        .window = window * 1000,
+                                        .chunk_keys = 512,
+                                        .max_seqs = SEQS,
+                                        .max_q_tokens = MOST_TOKENS,
+                                        .max_kv_len = MOST_KEYS};
+            memset(want, 0, sizeof want);
+            memset(got, 0, sizeof got);
+            attend(1, &desc, &batches[b], want, want_lse);
+            desc.flags = WEFT_ATTENTION_NARROW_QUERIES;
+            for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+                attend(threads[i], &desc, &batches[b], got, got_lse);
+                assert_memory_equal(got, want, sizeof got);
+                assert_memory_equal(got_lse, want_lse, sizeof got_lse);
+            }
+        }
+}
+
 // Two keys, of scores x log2(e) and 0, the first with value 1: out = 2^x / (1 + 2^x). A unit in the last
 // place for x, one for the product, one and a half for 2^x, one each for the sum and the quotient.
 static void the_exponential_is_precise(void **state)
@@ -162,6 +200,7 @@ int main(int argc, char **argv)
 {
     static const char *const levels[] = {"avx512", "avx2"};
     const struct CMUnitTest tests[] = {cmocka_unit_test(threads_do_not_change_results),
+                                       cmocka_unit_test(heads_read_together_change_no_bit),
                                        cmocka_unit_test(the_exponential_is_precise)};
     int failed = cmocka_run_group_tests_name("best level", tests, fill, NULL);
     (void)argv;

@@ -130,6 +130,9 @@ fault("pairs-sum-not-shrunk", "src/kernels/attention/attention_codes_avx512bf16.
 fault("pairs-second-four-weighs-as-the-first", "src/kernels/attention/attention_bf16_values_avx512bf16.h",
       "weight + (lanes == LANES ? r : r / 4 * PAIRS * 4 + r % 4)", "weight + (lanes == LANES ? r : r % 4)",
       "of eight rows of bf16 the last four have the weights of the first", "weft-check --variant attention_bf16_avx512bf16 --cases 60")
+fault("pairs-heads-read-the-next", "src/kernels/attention/attention_pairs_heads.h",
+      "        at[i] = lead_at[i] + h * stride;\n", "        at[i] = next[i] + of_next;\n",
+      "heads that are read together have the keys of their neighbours", "kernels_attention_threads")
 fault("codes-first-key-twice", "src/kernels/attention/attention_codes_avx512bf16.h",
       "const char *from = pool + at[j] + column;", "const char *from = pool + at[0] + column;",
       "of two keys of codes the first is scored twice", "weft-check --variant attention_fp8_e4m3_avx512bf16 --cases 40")

@@ -120,6 +120,7 @@ struct work {
     const struct weft__attention_work *list;
     unsigned char *workspace;
     int32_t tasks, threads, least; // tasks that are worth a claim
+    int32_t heads;                 // tasks that a kernel may read whole tokens for
     _Atomic int32_t claimed;       // the tasks before it
 };
 
@@ -134,13 +135,22 @@ static _Atomic int32_t *done_at(const struct work *work, int32_t merge)
     return (_Atomic int32_t *)(void *)(work->workspace + work->launch->done_offset) + merge;
 }
 
+// Of `count` tasks to claim as many as leave heads that are read together in one claim, or halves of them.
+static int32_t whole_heads(const struct work *work, int32_t count)
+{
+    for (int32_t heads = work->heads; heads > 1; heads /= 2)
+        if (count >= heads)
+            return count - count % heads;
+    return count;
+}
+
 // Takes the next tasks: many as long as many are left, so that the threads end together.
 static int32_t claim(struct work *work, int32_t *first)
 {
     int32_t count, from = atomic_load_explicit(&work->claimed, memory_order_relaxed);
     do {
         int32_t left = work->tasks - from;
-        count = work->threads == 1 ? left : left / (2 * work->threads);
+        count = work->threads == 1 ? left : whole_heads(work, left / (2 * work->threads));
         count = count < work->least ? work->least : count;
         count = count > left ? left : count;
     } while (count > 0 &&
@@ -211,11 +221,12 @@ static void spread(weft_context *context, struct work *work,
 {
     // Of a claim: a kernel starts and ends slower than it goes on. Of a short run a thread takes all of its
     // share at once.
-    enum { LEAST_KEYS = 1024, SHARE_KEYS = 2 * LEAST_KEYS };
+    enum { LEAST_KEYS = 1024, SHARE_KEYS = 2 * LEAST_KEYS, MOST_HEADS = 8 };
     const int64_t keys = totals->chunk_keys;
     work->tasks = totals->tasks;
     work->threads = weft__cpu_of(context)->threads;
     work->least = 1;
+    work->heads = work->launch->head_tiles % MOST_HEADS ? work->launch->head_tiles : MOST_HEADS;
     const int32_t share = work->tasks / work->threads;
     if (keys > 0 && keys < LEAST_KEYS)
         work->least =

@@ -77,9 +77,9 @@ INLINE void ask_key(const int rows, const int32_t dim, const char *pool, const i
     if (n < MOST_KEYS)
         ask_near(rows, pool, at + n, i * GROUP);
     else if (dim)
-        ask_far(pool, at + BLOCK + i * MOST_KEYS / (dim / GROUP), dim, n - MOST_KEYS);
+        ask_far(pool, at + FAR + i * MOST_KEYS / (dim / GROUP), dim, n - MOST_KEYS);
     else
-        __builtin_prefetch(pool + 2 * (at[BLOCK + n - MOST_KEYS] + i * GROUP), 0, 2);
+        __builtin_prefetch(pool + 2 * (at[FAR + n - MOST_KEYS] + i * GROUP), 0, 2);
 }
 
 INLINE void ask_keys(const int rows, const int32_t dim, const char *pool, const int64_t *at,

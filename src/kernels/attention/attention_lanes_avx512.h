@@ -101,7 +101,7 @@ INLINE int code_step(const int lanes)
 INLINE void ask_codes(const char *pool, const int64_t *at, int64_t column)
 {
     __builtin_prefetch(pool + at[2 * NEAR] + column, 0, 3);
-    __builtin_prefetch(pool + at[BLOCK] + column, 0, 2);
+    __builtin_prefetch(pool + at[FAR] + column, 0, 2);
 }
 
 // Scales of the keys of the block and of their values, in the order of scores.

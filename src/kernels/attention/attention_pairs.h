@@ -32,6 +32,8 @@ enum {
     NEAR = 16,       // rows that are asked for ahead, from L2 for L1; of codes twice as many
     LINE_PAIRS = 16, // pairs of elements of a line
     STEP = 4,        // vectors of scores that become weights together
+    FAR = 2 * BLOCK, // places: of this block, of the next one that is read, of rows to be asked for
+    PLACES = 3 * BLOCK,
 };
 
 static const float LOG2E = 1.44269504088896340736f;
@@ -53,7 +55,7 @@ struct rows {
     // Keys that all rows see, and of which intervals say everything.
     struct weft__attention_span all;
     int64_t *at,
-        *values_at; // [2][BLOCK]: this block and the next; the same if the planes lie alike
+        *values_at; // [PLACES]; the same if the planes lie alike
     const struct block *block;
 };
 
@@ -109,7 +111,7 @@ static inline int64_t rows_bytes(int32_t rows, int32_t head_dim, int32_t v_dim)
     const int64_t columns = groups_of(v_dim, CODE_GROUP) * CODE_GROUP;
     const int64_t pairs = groups_of(head_dim, CODE_GROUP) * (CODE_GROUP / 2);
     const int64_t words = padded * (pairs + columns + PAIRS + 4 * (3 + 2) + 2) + 3 * BLOCK * LANES +
-                          columns + LANES + 4 * BLOCK * 2;
+                          columns + LANES + 4 * PLACES;
     return words * 4 + 64;
 }
 
@@ -139,8 +141,8 @@ static struct rows lay_out(const struct weft__attention_call *call,
     s.own = take(&at, 4 * padded);
     s.order = take(&at, LANES);
     s.seen = (uint64_t *)(void *)take(&at, 2 * padded);
-    s.at = (int64_t *)(void *)take(&at, 2 * BLOCK * 2);
-    s.values_at = (int64_t *)(void *)take(&at, 2 * BLOCK * 2);
+    s.at = (int64_t *)(void *)take(&at, 2 * PLACES);
+    s.values_at = (int64_t *)(void *)take(&at, 2 * PLACES);
     if (k->page_stride == v->page_stride && k->head_stride == v->head_stride &&
         k->token_stride == v->token_stride)
         s.values_at = s.at;
@@ -227,6 +229,9 @@ static void find_after(const struct rows *s, struct blocks *blocks)
 {
     int64_t *values = s->values_at == s->at ? NULL : s->values_at + BLOCK;
     blocks->after = next_block(s->call, &blocks->walk, s->at + BLOCK, values);
+    memcpy(s->at + FAR, s->at + BLOCK, BLOCK * sizeof *s->at);
+    if (values)
+        memcpy(s->values_at + FAR, values, BLOCK * sizeof *values);
 }
 
 static struct blocks begin_blocks(const struct rows *s, const struct weft__attention_tile *tiles,

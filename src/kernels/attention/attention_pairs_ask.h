@@ -27,7 +27,7 @@ INLINE struct line first_line(const struct rows *s, const enum asking asks, int3
 {
     const int32_t n =
         asks == ALL ? 2 * PAIRS * g : PAIRS * (asks == SECOND_HALF ? s->groups + g : g);
-    return (struct line){s->values_at + BLOCK + n / s->groups, n % s->groups * GROUP,
+    return (struct line){s->values_at + FAR + n / s->groups, n % s->groups * GROUP,
                          s->groups * GROUP};
 }
 

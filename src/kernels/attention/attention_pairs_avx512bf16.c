@@ -10,11 +10,13 @@
 #include "src/kernels/attention/attention_bf16_scores_avx512bf16.h"
 #include "src/kernels/attention/attention_bf16_values_avx512bf16.h"
 #include "src/kernels/attention/attention_int8.h"
+#include "src/kernels/attention/attention_pairs_heads.h"
 
 weft__attention_scratch_fn weft__attention_scratch_avx512bf16;
 int64_t weft__attention_scratch_avx512bf16(int32_t rows, int32_t head_dim, int32_t v_dim)
 {
-    return rows_bytes(rows, head_dim, v_dim);
+    const int64_t one = rows_bytes(rows, head_dim, v_dim), all = heads_bytes(head_dim, v_dim);
+    return one > all ? one : all;
 }
 
 // Scores of the block of bf16 for one four, two and 16 rows, and its values: functions of their own, so that nothing else
@@ -243,34 +245,64 @@ INLINE void attend_block(struct rows *s, weft_dtype kv, const struct code_table 
     weft__attention_count(call, blocks, mask ? blocks : 0);
 }
 
-// `count` tiles of as many rows, each with keys.
+// The block at hand of the tile at hand, s->block.
+INLINE void attend_now(struct rows *s, const struct weft__attention_tile *tile, weft_dtype kv,
+                       const struct code_table *table, const int lanes, const int32_t dim)
+{
+    if (begins_tile(s->block)) {
+        const bool loaded = same_rows(s->tile, tile);
+        s->tile = tile;
+        if (!loaded)
+            is_code(kv) ? load_queries(s, lanes) : load_pairs(s, lanes);
+        open_rows(s, lanes);
+        s->all = seen_by_all(s);
+    }
+    look(s);
+    if (ends_tile(s->block))
+        ask_results(s);
+    if (s->by_some)
+        attend_block(s, kv, table, lanes, dim);
+    for (int32_t row = 0; ends_tile(s->block) && row < s->rows; row++)
+        store_row(s, lanes, row);
+}
+
+// What head h of those that go together keeps.
+INLINE struct rows begin_rows(const struct weft__attention_call *call,
+                              const struct weft__attention_tile *tiles, int32_t h, weft_dtype kv,
+                              const int lanes)
+{
+    struct weft__attention_tile own = tiles[h];
+    own.scratch = (char *)own.scratch + h * bytes_of_head(call->k.dim, call->v.dim);
+    struct rows s = lay_out(call, &own);
+    if (!is_code(kv) && lanes == FEW)
+        s.blocks = fours_of(&s);
+    _mm512_storeu_si512(s.order, order_of_weights(lanes));
+    return s;
+}
+
+// `count` tiles of as many rows, each with keys, of one head after the other or of heads that go together.
 INLINE void attend_tiles(const struct weft__attention_call *call,
                          const struct weft__attention_tile *tiles, int32_t count, weft_dtype kv,
                          const int lanes, const int32_t dim)
 {
-    struct rows s = lay_out(call, tiles);
-    if (!is_code(kv) && lanes == FEW)
-        s.blocks = fours_of(&s);
+    const int32_t heads = heads_of(call, tiles, count);
     const struct code_table table = is_code(kv) ? code_table_of(kv) : (struct code_table){0};
-    _mm512_storeu_si512(s.order, order_of_weights(lanes));
-    struct blocks blocks = begin_blocks(&s, tiles, count);
-    while (next_of(&s, &blocks)) {
-        if (begins_tile(s.block)) {
-            const bool loaded = same_rows(s.tile, s.block->tile);
-            s.tile = s.block->tile;
-            if (!loaded)
-                is_code(kv) ? load_queries(&s, lanes) : load_pairs(&s, lanes);
-            open_rows(&s, lanes);
-            s.all = seen_by_all(&s);
+    struct rows s[MOST_HEADS] = {begin_rows(call, tiles, 0, kv, lanes)};
+    struct lead lead;
+    for (int32_t h = 1; h < heads; h++)
+        s[h] = begin_rows(call, tiles, h, kv, lanes);
+    if (heads > 1)
+        begin_lead(&lead, s, tiles, count, heads);
+    struct rows *walker = heads > 1 ? &lead.rows : s;
+    const struct weft__attention_tile *first = heads > 1 ? lead.first : tiles;
+    struct blocks blocks = begin_blocks(walker, first, count / heads);
+    while (next_of(walker, &blocks))
+        for (int32_t h = 0; h < heads; h++) {
+            if (heads > 1)
+                place_rows(&lead, heads, h, &s[h]);
+            attend_now(&s[h], tiles + (walker->block->tile - first) * heads + h, kv, &table, lanes,
+                       dim);
         }
-        look(&s);
-        if (ends_tile(s.block))
-            ask_results(&s);
-        if (s.by_some)
-            attend_block(&s, kv, &table, lanes, dim);
-        for (int32_t row = 0; ends_tile(s.block) && row < s.rows; row++)
-            store_row(&s, lanes, row);
-    }
 }
 
 // Few rows of codes: the dim of common heads is a constant.
@@ -300,7 +332,7 @@ INLINE void attend(const struct weft__attention_call *call,
         const int32_t rows = weft__attention_rows(call, &tiles[i]);
         if (kv == WEFT_INT8 && (n = weft__attention_int8_few(call, tiles + i, count - i)) > 0)
             continue;
-        n = alike(call, tiles + i, count - i);
+        n = together(call, tiles + i, count - i);
         if (n == 0)
             finish_empty(call, &tiles[i]), n = 1;
         else if (rows <= 4 || (rows <= 8 && !is_code(kv)))

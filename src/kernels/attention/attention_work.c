@@ -185,6 +185,9 @@ struct weft__attention_place weft__attention_task(const struct weft__attention_l
     }
     const int32_t local = task - work[low].first_task, chunks = work[low].chunks;
     const int32_t tiles = work[low].tiles, of_head = local % (tiles * chunks);
+    if (weft__attention_by_keys(launch, queries_of(lengths, low), chunks))
+        return place(launch, lengths, low, work, local % launch->head_tiles,
+                     local / launch->head_tiles);
     if (!weft__attention_is_few(launch, queries_of(lengths, low)))
         return place(launch, lengths, low, work, local / chunks, local % chunks);
     return place(launch, lengths, low, work, local / (tiles * chunks) * tiles + of_head % tiles,

@@ -19,6 +19,10 @@ enum { WEFT__ATTENTION_FEW_TASKS = 16 };
 // Rows that go through a kernel's loops for few, and of how many such tiles a sequence may be so divided.
 enum { WEFT__ATTENTION_FEW_ROWS = 8, WEFT__ATTENTION_FEW_TILES = 4 };
 
+// Rows of a tile of which those of several KV heads go through a kernel together, token by token, and of how many chunks
+// a sequence must be for that to be worth the cold beginning of all heads.
+enum { WEFT__ATTENTION_KEYS_ROWS = 16, WEFT__ATTENTION_KEYS_CHUNKS = 8 };
+
 // Is a sequence of q_len queries one of few rows?
 static inline bool weft__attention_is_few(const struct weft__attention_launch *launch,
                                           int32_t q_len)
@@ -33,13 +37,24 @@ static inline int32_t weft__attention_tile_tokens(const struct weft__attention_l
     return weft__attention_is_few(launch, q_len) ? launch->few_tokens : launch->tile_tokens;
 }
 
+// Is a sequence of q_len queries one tile of few rows for each KV head, in many chunks? Then tasks of all heads that read
+// the same tokens are neighbours.
+static inline bool weft__attention_by_keys(const struct weft__attention_launch *launch,
+                                           int32_t q_len, int32_t chunks)
+{
+    return chunks >= WEFT__ATTENTION_KEYS_CHUNKS &&
+           q_len <= weft__attention_tile_tokens(launch, q_len) &&
+           (int64_t)q_len * launch->tile_heads <= WEFT__ATTENTION_KEYS_ROWS;
+}
+
 // How the work of a run is divided. Tasks are numbered; those of one sequence follow each other:
 //
 //      task = first_task + ((head_tile * tiles) + (tiles - 1 - tile)) * chunks + chunk
 //
 // head_tile: first_head / tile_heads; so tasks of one KV head are neighbours and the longest tiles of a causal
 // mask come first. Where a sequence's tiles are of few rows, chunk * tiles + ... comes first: whoever reads a
-// chunk for one tile has it in a cache for the next.
+// chunk for one tile has it in a cache for the next. Where a head has one such tile
+// in many chunks, chunk * head_tiles + head_tile.
 struct weft__attention_work {
     int32_t first_task;
     int32_t tiles, chunks;

@@ -70,7 +70,7 @@ struct coming {
     __m512i (*w)[VECTORS];     // NULL: it is only asked for, for whoever reads it next
     const unsigned char *from; // its first row and column
     int64_t stride_bytes, rows, columns;
-    int32_t asked, turned; // blocks
+    int32_t done, due; // of 2 * BLOCKS things; what has come due, in parts of a thing
 };
 
 // At most a panel of rows from `row` on, at most a chunk of columns from k on.
@@ -136,15 +136,15 @@ WEFT__INLINE void turn_block(const struct coming *c, int32_t b, load_fn *load, i
     }
 }
 
-// What is to be done of it beside step `step` of `steps`: its lines are asked for in the first half, and come
-// in the second.
-WEFT__INLINE void advance(struct coming *c, int32_t step, int32_t steps, load_fn *load, int bytes)
+// What is to be done of it beside one of `steps` steps: its lines are asked for in the first half, and come in
+// the second. Counted without a division, which would cost as much as a hundredth of a step.
+WEFT__INLINE void advance(struct coming *c, int32_t steps, load_fn *load, int bytes)
 {
-    const int32_t asked = 2 * (step + 1) * BLOCKS / steps, turned = asked - BLOCKS;
-    for (; c->asked < asked && c->asked < BLOCKS; c->asked++)
-        ask_block(c, c->asked, bytes);
-    for (; c->w && c->turned < turned && c->turned < BLOCKS; c->turned++)
-        turn_block(c, c->turned, load, bytes);
+    for (c->due += 2 * BLOCKS; c->due >= steps; c->due -= steps, c->done++)
+        if (c->done < BLOCKS)
+            ask_block(c, c->done, bytes);
+        else if (c->w)
+            turn_block(c, c->done - BLOCKS, load, bytes);
 }
 
 WEFT__INLINE __m512 dot_pair(__m512 acc, __m512i w, const uint16_t *x)
@@ -201,10 +201,10 @@ WEFT__INLINE void store_sums(const struct weft__linear_call *call, struct panel 
 // line by line.
 WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call *call,
                                  const struct chunk *chunk, int64_t row, int64_t rows, int32_t col,
-                                 int32_t there, int64_t at, int cols, bool sixes)
+                                 int32_t there, int64_t at, int cols, int64_t columns, bool sixes)
 {
     const int64_t stride = call->x_bf16_stride, wide = sixes ? STEP_COLS : 1; // of 32 columns
-    const int64_t k = chunk->k, columns = chunk->columns;
+    const int64_t k = chunk->k;
     const char *next = (const char *)(call->x_bf16 + (col + STEP_COLS) * stride + k * STEP_COLS);
     const char *next_acc = (const char *)p->acc[at + cols];
     const uint16_t *x[STEP_COLS];
@@ -218,12 +218,12 @@ WEFT__INLINE void multiply_chunk(struct panel *p, const struct weft__linear_call
             acc[c][v] = _mm512_setzero_ps();
         }
     }
-    for (int c = 0; c < cols; c++) {
-        for (int64_t i = 0; !sixes && i < columns; i += 32)
+    for (int c = 0; c < cols && !sixes; c++)
+        for (int64_t i = 0; i < columns; i += 32)
             __builtin_prefetch(x[c] + cols * stride + i);
-        if (chunk->ends && c < there && !call->take)
+    if (chunk->ends && !call->take)
+        for (int c = 0; c < cols && c < there; c++)
             weft__linear_fetch_stores(call, col + c, row, rows);
-    }
     for (int64_t begin = 0; begin < columns; begin += 32) {
         const int64_t end = begin + 32 < columns ? begin + 32 : columns;
         WEFT__UNROLL for (int line = 0; line < STEP_COLS; line++)
@@ -285,15 +285,22 @@ WEFT__INLINE void multiply_rows(struct panel *p, const struct task *task, const 
     const int32_t cols = task->cols, steps = (cols + STEP_COLS - 1) / STEP_COLS;
     int32_t c = 0;
     for (; c + 4 < cols; c += STEP_COLS) {
-        advance(coming, c / STEP_COLS, steps, load, bytes);
-        multiply_chunk(p, call, chunk, row, rows, task->col + c, cols - c, c, STEP_COLS, sixes);
+        advance(coming, steps, load, bytes);
+        if (chunk->columns == CHUNK)
+            multiply_chunk(p, call, chunk, row, rows, task->col + c, cols - c, c, STEP_COLS, CHUNK,
+                           sixes);
+        else
+            multiply_chunk(p, call, chunk, row, rows, task->col + c, cols - c, c, STEP_COLS,
+                           chunk->columns, sixes);
     }
     if (c < cols)
-        advance(coming, steps - 1, steps, load, bytes);
+        advance(coming, steps, load, bytes);
     if (c + 2 < cols)
-        multiply_chunk(p, call, chunk, row, rows, task->col + c, cols - c, c, 4, sixes);
+        multiply_chunk(p, call, chunk, row, rows, task->col + c, cols - c, c, 4, chunk->columns,
+                       sixes);
     else if (c < cols)
-        multiply_chunk(p, call, chunk, row, rows, task->col + c, cols - c, c, 2, sixes);
+        multiply_chunk(p, call, chunk, row, rows, task->col + c, cols - c, c, 2, chunk->columns,
+                       sixes);
 }
 
 WEFT__INLINE void multiply_tile(struct panel *p, const struct task *task, load_fn *load, int bytes,
@@ -302,7 +309,7 @@ WEFT__INLINE void multiply_tile(struct panel *p, const struct task *task, load_f
     const struct weft__linear_call *call = task->call;
     int32_t now = 0; // of p->w
     struct coming coming = coming_of(call, task->row0, task->row1 - 1, 0, bytes, p->w[now]);
-    advance(&coming, 1, 1, load, bytes);
+    advance(&coming, 1, load, bytes);
     for (int64_t row = task->row0, k = 0; row < task->row1; now = 1 - now) {
         const int64_t left = call->cols - k, columns = left < CHUNK ? left : CHUNK;
         const struct chunk chunk = {.w = p->w[now],
