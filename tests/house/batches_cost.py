@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 
-MOST, ROUNDS, SECONDS = 1.1, 5, "0.4"
+MOST, ROUNDS, SECONDS = 1.1, 3, "0.2"
 # A part: queries and keys of a sequence, and how many there are.
 BATCHES = {
     "16384 keys beside 31 times 512": [(1, 16384, 1), (1, 512, 31)],
