@@ -40,8 +40,9 @@ static int fill(void **state)
     return 0;
 }
 
-static void attend(int32_t threads, const weft_attention_desc *desc, const struct batch *batch,
-                   float *out, float *lse)
+static void attend_in(const weft_kv_plane *strides, int32_t threads,
+                      const weft_attention_desc *desc, const struct batch *batch, float *out,
+                      float *lse)
 {
     const weft_context_desc wanted = {.size = sizeof wanted, .threads = threads};
     weft_context *context;
@@ -49,12 +50,15 @@ static void attend(int32_t threads, const weft_attention_desc *desc, const struc
     assert_int_equal(weft_context_create(&wanted, &context), WEFT_OK);
     assert_int_equal(weft_attention_plan(context, desc, &plan), WEFT_OK);
     size_t bytes = weft_plan_workspace_bytes(plan);
+    weft_kv_plane keys = *strides, values = *strides;
+    keys.data = k;
+    values.data = v;
     const weft_attention_args args = {.size = sizeof args,
                                       .num_seqs = batch->seqs,
                                       .q = q,
                                       .out = out,
                                       .lse = lse,
-                                      .pool = {.k.data = k, .v.data = v, .num_pages = PAGES},
+                                      .pool = {.k = keys, .v = values, .num_pages = PAGES},
                                       .cu_q_lens = batch->cu,
                                       .kv_lens = batch->kv_lens,
                                       .page_table = table,
@@ -65,6 +69,12 @@ static void attend(int32_t threads, const weft_attention_desc *desc, const struc
     free(args.workspace);
     weft_plan_destroy(plan);
     weft_context_destroy(context);
+}
+
+static void attend(int32_t threads, const weft_attention_desc *desc, const struct batch *batch,
+                   float *out, float *lse)
+{
+    attend_in(&(weft_kv_plane){0}, threads, desc, batch, out, lse);
 }
 
 static void threads_do_not_change_results(void **state)
@@ -115,6 +125,8 @@ static void heads_read_together_change_no_bit(void **state)
                                     {4, {0, 1, 2, 3, 4}, {2900, 1030, 1, 700}},
                                     {4, {0, 4, 5, 5, 9}, {MOST_KEYS, 2000, 600, 1500}}};
     const int32_t threads[] = {1, 2, 7};
+    const weft_kv_plane beside = {
+        .token_stride = KV_HEADS * DIM, .head_stride = DIM, .page_stride = PAGE * KV_HEADS * DIM};
     (void)state;
     for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
         for (int window = 0; window < 2; window++) {
@@ -134,10 +146,10 @@ static void heads_read_together_change_no_bit(void **state)
                                         .max_kv_len = MOST_KEYS};
             memset(want, 0, sizeof want);
             memset(got, 0, sizeof got);
-            attend(1, &desc, &batches[b], want, want_lse);
+            attend_in(&beside, 1, &desc, &batches[b], want, want_lse);
             desc.flags = WEFT_ATTENTION_NARROW_QUERIES;
             for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
-                attend(threads[i], &desc, &batches[b], got, got_lse);
+                attend_in(&beside, threads[i], &desc, &batches[b], got, got_lse);
                 assert_memory_equal(got, want, sizeof got);
                 assert_memory_equal(got_lse, want_lse, sizeof got_lse);
             }

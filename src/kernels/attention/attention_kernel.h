@@ -112,6 +112,12 @@ struct weft__attention_tile {
 typedef void weft__attention_fn(const struct weft__attention_call *call,
                                 const struct weft__attention_tile *tiles, int32_t count);
 
+// Do the heads of a token lie side by side, in keys and values?
+static inline bool weft__attention_heads_beside(const struct weft__attention_call *call)
+{
+    return call->k.head_stride < call->k.token_stride && call->v.head_stride < call->v.token_stride;
+}
+
 // Bytes of scratch that tiles of up to `rows` rows need.
 typedef int64_t weft__attention_scratch_fn(int32_t rows, int32_t head_dim, int32_t v_dim);
 

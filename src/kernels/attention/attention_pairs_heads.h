@@ -46,8 +46,8 @@ static int32_t heads_of(const struct weft__attention_call *call,
                         const struct weft__attention_tile *tiles, int32_t count)
 {
     int32_t n = 1;
-    if (call->generic || call->k.head_stride >= call->k.token_stride ||
-        call->v.head_stride >= call->v.token_stride || tiles->key1 - tiles->key0 < LEAST_KEYS ||
+    if (call->generic || !weft__attention_heads_beside(call) ||
+        tiles->key1 - tiles->key0 < LEAST_KEYS ||
         weft__attention_rows(call, tiles) > WEFT__ATTENTION_KEYS_ROWS)
         return 1;
     while (n < count && n < MOST_HEADS && beside(tiles, &tiles[n], n))
