@@ -115,24 +115,22 @@ static void case_thresholds(void)
     }
 }
 
-// Pages of few tokens, whose KV heads lie side by side, are read in whole tokens where a batch has 6 MB for each of the 132
-// multiprocessors, and wherever the kernels of Hopper are named.
+// Pages of few tokens, whose KV heads lie side by side, are read in whole tokens where the kernels of Hopper are named.
 static void case_whole_tokens(void)
 {
-    enum { LEAST = (6 << 20) * 132ll / (2 * 8 * 128 * 2), DECODE = 4 * 32, WHOLE = (8 + 2) * 32 };
+    enum { DECODE = 4 * 32, WHOLE = (8 + 2) * 32 };
     static const struct {
         int32_t page_size, window;
         int64_t keys, head_stride;
         const char *variant;
         uint32_t threads;
     } wants[] = {
-        {1, 0, LEAST, 128, NULL, WHOLE},
-        {1, 0, LEAST - 1, 128, NULL, DECODE},
-        {5, 0, LEAST, 128, NULL, WHOLE},
-        {5, 0, LEAST, 5 * 128, NULL, DECODE},
-        {16, 0, LEAST, 128, NULL, DECODE},
-        {1, 64, LEAST, 128, NULL, DECODE},
         {1, 0, 0, 128, "attention_bf16_sm90a", WHOLE},
+        {5, 0, 0, 128, "attention_bf16_sm90a", WHOLE},
+        {5, 0, 0, 5 * 128, "attention_bf16_sm90a", DECODE},
+        {16, 0, 0, 128, "attention_bf16_sm90a", DECODE},
+        {1, 64, 0, 128, "attention_bf16_sm90a", DECODE},
+        {1, 0, 1 << 22, 128, NULL, DECODE},
     };
     static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
     const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);

@@ -51,7 +51,7 @@ struct weft__attention_thresholds {
     int32_t end_bytes;    // what decode reads in the time that the end of an item takes it
     int32_t whole_keys; // prefill of plans of no more is not sliced: merging costs what slices save
     int32_t merge_bytes; // what a block of several clusters reads in the time that merging takes it
-    // keys and values for each multiprocessor that whole tokens are read for, where pages are of few tokens
+    // keys and values for each multiprocessor that whole tokens are read for, where pages are of few tokens; 0: for none
     int32_t abreast_bytes;
 };
 
