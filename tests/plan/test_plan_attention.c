@@ -55,8 +55,7 @@ static struct weft__attention_lengths lengths_of(const struct batch *batch)
 }
 
 // Walks all tasks and counts how often each tile's keys are covered.
-static struct weft__attention_totals verify_as(const weft_plan *plan, const struct batch *batch,
-                                               bool beside)
+static struct weft__attention_totals verify(const weft_plan *plan, const struct batch *batch)
 {
     const struct weft__attention_launch *launch = plan->launch;
     struct weft__attention_work work[MOST_SEQS + 1];
@@ -66,7 +65,7 @@ static struct weft__attention_totals verify_as(const weft_plan *plan, const stru
     unsigned char *slots = calloc((size_t)launch->max_slots + 1, 1);
     int32_t *merged = calloc((size_t)totals.merges + 1, sizeof *merged); // chunks of split tiles
     for (int32_t i = 0; i < totals.tasks; i++) {
-        struct weft__attention_place at = weft__attention_task(launch, &lengths, work, i, beside);
+        struct weft__attention_place at = weft__attention_task(launch, &lengths, work, i);
         int32_t q_len = batch->cu[at.seq + 1] - batch->cu[at.seq];
         assert_in_range(at.kv_head, 0, launch->kv.num_kv_heads - 1);
         assert_in_range(at.tokens, 1, weft__attention_tile_tokens(launch, q_len));
@@ -101,12 +100,6 @@ static struct weft__attention_totals verify_as(const weft_plan *plan, const stru
     free(merged);
     free(slots);
     return totals;
-}
-
-static struct weft__attention_totals verify(const weft_plan *plan, const struct batch *batch)
-{
-    verify_as(plan, batch, true);
-    return verify_as(plan, batch, false);
 }
 
 static struct weft__attention_span visible(weft_mask kind, int32_t window, int32_t q_len,

@@ -185,8 +185,8 @@ static void attend_tasks(const struct work *work, int32_t first, int32_t count, 
     for (int32_t n; count > 0; first += n, count -= n) {
         n = count < TOGETHER ? count : TOGETHER;
         for (int32_t i = 0; i < n; i++) {
-            places[i] = weft__attention_task(work->launch, &work->call.lengths, work->list,
-                                             first + i, weft__attention_heads_beside(&work->call));
+            places[i] =
+                weft__attention_task(work->launch, &work->call.lengths, work->list, first + i);
             tiles[i] = (struct weft__attention_tile){
                 .seq = places[i].seq,
                 .kv_head = places[i].kv_head,

@@ -173,7 +173,7 @@ static struct weft__attention_place place(const struct weft__attention_launch *l
 struct weft__attention_place weft__attention_task(const struct weft__attention_launch *launch,
                                                   const struct weft__attention_lengths *lengths,
                                                   const struct weft__attention_work *work,
-                                                  int32_t task, bool beside)
+                                                  int32_t task)
 {
     int32_t low = 0, high = lengths->num_seqs - 1; // the last whose first task is not above it
     while (low < high) {
@@ -185,7 +185,7 @@ struct weft__attention_place weft__attention_task(const struct weft__attention_l
     }
     const int32_t local = task - work[low].first_task, chunks = work[low].chunks;
     const int32_t tiles = work[low].tiles, of_head = local % (tiles * chunks);
-    if (beside && weft__attention_by_keys(launch, queries_of(lengths, low), chunks))
+    if (weft__attention_by_keys(launch, queries_of(lengths, low), chunks))
         return place(launch, lengths, low, work, local % launch->head_tiles,
                      local / launch->head_tiles);
     if (!weft__attention_is_few(launch, queries_of(lengths, low)))

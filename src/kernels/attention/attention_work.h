@@ -37,8 +37,8 @@ static inline int32_t weft__attention_tile_tokens(const struct weft__attention_l
     return weft__attention_is_few(launch, q_len) ? launch->few_tokens : launch->tile_tokens;
 }
 
-// Is a sequence of q_len queries one tile of few rows for each KV head, in many chunks? Where the heads of a token lie
-// side by side, tasks of all heads that read the same tokens are neighbours then.
+// Is a sequence of q_len queries one tile of few rows for each KV head, in many chunks? Then tasks of all heads that read
+// the same tokens are neighbours.
 static inline bool weft__attention_by_keys(const struct weft__attention_launch *launch,
                                            int32_t q_len, int32_t chunks)
 {
@@ -74,7 +74,7 @@ struct weft__attention_totals weft__attention_divide(const struct weft__attentio
                                                      const struct weft__attention_lengths *lengths,
                                                      struct weft__attention_work *work);
 
-// A task in words of the problem. `beside`: do the heads of a token lie side by side? It is for a whole run.
+// A task in words of the problem.
 struct weft__attention_place {
     int32_t seq, kv_head, first_head, tile, chunk, chunks;
     int32_t first_token, tokens;
@@ -86,6 +86,6 @@ struct weft__attention_place {
 struct weft__attention_place weft__attention_task(const struct weft__attention_launch *launch,
                                                   const struct weft__attention_lengths *lengths,
                                                   const struct weft__attention_work *work,
-                                                  int32_t task, bool beside);
+                                                  int32_t task);
 
 #endif
