@@ -52,7 +52,7 @@ SWITCHES = [
      {"packed (decode)": [], "a head a block (parallel)": ["--variant", "attention_parallel_bf16_sm80"],
       "a head a warp (fast)": ["--variant", "attention_fast_bf16_sm80"]}),
     ("keys as they lie or gathered: 8 x 8192", ["--batch", "8", "--kv-len", "8192"],
-     {"in place, boxes": [], "in place, KV heads outside pages": ["--heads-first"],
+     {"in place, boxes": [], "in place, tokens outside KV heads": ["--tokens-first"],
       "through scratch in f32 (any)": ["--variant", "attention_any_sm80"]}),
     ("pages: 64 x 8192", ["--batch", "64", "--kv-len", "8192"],
      {"16": [], "1": ["--page-size", "1"], "8": ["--page-size", "8"], "128": ["--page-size", "128"]}),

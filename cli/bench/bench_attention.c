@@ -25,7 +25,7 @@ static const char help[] =
     "  --kv-heads G        KV heads, a divisor of H (default 8)\n"
     "  --head-dim D        elements of a head (default 128)\n"
     "  --page-size P       keys per page (default 64)\n"
-    "  --heads-first       pages of [kv_heads][page][dim] instead of [page][kv_heads][dim]\n"
+    "  --tokens-first      pages of [page][kv_heads][dim] instead of [kv_heads][page][dim]\n"
     "  --shared P          the first P keys, whole pages, are one prefix of all sequences, which\n"
     "                      is read once\n"
     "  --mask M            causal (default), full, tree (a chain of draft tokens) or window:W\n"
@@ -133,7 +133,7 @@ static const bench_option options[] = {
      .high = 1 << 20},
     {"kv-lens", BENCH_LIST, .offset = offsetof(attention_request, ragged_kv_lens), .low = 1,
      .high = 1 << 24},
-    {"heads-first", BENCH_FLAG, .offset = offsetof(attention_request, heads_first)},
+    {"tokens-first", BENCH_FLAG, .offset = offsetof(attention_request, tokens_first)},
     {"shared", BENCH_INT, .offset = offsetof(attention_request, shared), .low = 1, .high = 1 << 24},
     {"sinks", BENCH_FLAG, .offset = offsetof(attention_request, sinks)},
     {"alibi", BENCH_FLAG, .offset = offsetof(attention_request, alibi)},
@@ -276,7 +276,7 @@ static bool print_row(attention_problem *p, const bench_time *time, const bench_
         kernel.name, "plan", weft_plan_describe(p->plan), "dtype", weft_dtype_name(wish->dtype),
         "kv_dtype", weft_dtype_name(p->kv_dtype), "batch", p->batch, "q_len", p->q_len, "kv_len",
         p->kv_len, "heads", p->heads, "kv_heads", wish->kv_heads, "head_dim", wish->head_dim,
-        "page_size", wish->page_size, "heads_first", wish->heads_first, "shared", wish->shared,
+        "page_size", wish->page_size, "tokens_first", wish->tokens_first, "shared", wish->shared,
         "mask", mask_name(wish, mask), "splits", p->splits, "cold", !wish->run.hot, "threads",
         weft_context_threads(wish->run.context), "working_set_bytes",
         (json_int_t)(p->copies * p->stride_bytes), "tile_rows", p->tile_rows);

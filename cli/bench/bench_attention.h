@@ -16,8 +16,8 @@ typedef struct attention_request {
     int32_t shared; // keys of a prefix that all sequences share; 0: none
     weft_mask mask;
     bool sinks, alibi, precise;
-    bool heads_first; // what a page has of a KV head lies together
-    bool variants;    // every kernel that serves, with chunks and without, in turns
+    bool tokens_first; // what a page has of a token lies together, not what it has of a KV head
+    bool variants;     // every kernel that serves, with chunks and without, in turns
 } attention_request;
 
 // One row of the result.

@@ -140,11 +140,11 @@ static void set_arguments(attention_problem *p, size_t tables)
                                         wish->mask == WEFT_MASK_TREE ? p->numbers + tables : NULL,
                                     .workspace = p->workspace,
                                     .workspace_bytes = weft_plan_workspace_bytes(p->plan)};
-    if (wish->heads_first) {
+    if (wish->tokens_first) {
         weft_kv_plane *const planes[] = {&p->args.pool.k, &p->args.pool.v};
         for (size_t i = 0; i < 2; i++) {
-            planes[i]->token_stride = wish->head_dim;
-            planes[i]->head_stride = (int64_t)wish->page_size * wish->head_dim;
+            planes[i]->token_stride = (int64_t)wish->kv_heads * wish->head_dim;
+            planes[i]->head_stride = wish->head_dim;
         }
     }
     if (p->batch_of_runs) {
