@@ -2,11 +2,12 @@
 #include "tests/cuda/samples.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <weft/weft.h>
 
-enum { MOST = 384 };
+enum { MOST = 512 };
 
 static struct cuda_sample samples[MOST];
 static int num_samples;
@@ -32,6 +33,8 @@ static union {
 #define ADD(OP, ...)                                                                               \
     do {                                                                                           \
         int n = num_samples++;                                                                     \
+        if (n >= MOST)                                                                             \
+            abort();                                                                               \
         descs[n].OP = __VA_ARGS__;                                                                 \
         descs[n].OP.size = sizeof descs[n].OP;                                                     \
         samples[n] = (struct cuda_sample){.op = WEFT__OP_##OP, .desc = &descs[n].OP};              \
@@ -415,7 +418,9 @@ static void attention_of_whole_tokens(void)
         weft_attention_desc desc = attention_sample(kv, kv, i == 1 ? 64 : 128, 4);
         desc.kv.page_size = i == 1 ? 5 : 1;
         desc.softcap = i == 2 ? 30 : 0;
+        desc.variant = i ? "attention_f16_sm90a" : "attention_bf16_sm90a";
         ADD(attention, desc);
+        samples[num_samples - 1].sm = 90;
         samples[num_samples - 1].seldom = i > 0;
     }
 }
