@@ -221,12 +221,12 @@ static void spread(weft_context *context, struct work *work,
 {
     // Of a claim: a kernel starts and ends slower than it goes on. Of a short run a thread takes all of its
     // share at once.
-    enum { LEAST_KEYS = 1024, SHARE_KEYS = 2 * LEAST_KEYS, MOST_HEADS = 8 };
+    enum { LEAST_KEYS = 1024, SHARE_KEYS = 2 * LEAST_KEYS, HEADS = WEFT__ATTENTION_KEYS_HEADS };
     const int64_t keys = totals->chunk_keys;
     work->tasks = totals->tasks;
     work->threads = weft__cpu_of(context)->threads;
     work->least = 1;
-    work->heads = work->launch->head_tiles % MOST_HEADS ? work->launch->head_tiles : MOST_HEADS;
+    work->heads = work->launch->head_tiles % HEADS ? work->launch->head_tiles : HEADS;
     const int32_t share = work->tasks / work->threads;
     if (keys > 0 && keys < LEAST_KEYS)
         work->least =

@@ -287,7 +287,7 @@ INLINE void attend_tiles(const struct weft__attention_call *call,
 {
     const int32_t heads = heads_of(call, tiles, count);
     const struct code_table table = is_code(kv) ? code_table_of(kv) : (struct code_table){0};
-    struct rows s[MOST_HEADS] = {begin_rows(call, tiles, 0, kv, lanes)};
+    struct rows s[WEFT__ATTENTION_KEYS_HEADS] = {begin_rows(call, tiles, 0, kv, lanes)};
     struct lead lead;
     for (int32_t h = 1; h < heads; h++)
         s[h] = begin_rows(call, tiles, h, kv, lanes);

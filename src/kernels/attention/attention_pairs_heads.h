@@ -13,7 +13,6 @@
 #include "src/kernels/attention/attention_work.h"
 
 enum {
-    MOST_HEADS = 8,
     MOST_WALK = 16,  // tiles of a head that go through one walk
     LEAST_KEYS = 512 // of a tile: the first block of all heads comes cold
 };
@@ -31,7 +30,7 @@ static inline int64_t bytes_of_head(int32_t head_dim, int32_t v_dim)
 
 static inline int64_t heads_bytes(int32_t head_dim, int32_t v_dim)
 {
-    return MOST_HEADS * bytes_of_head(head_dim, v_dim);
+    return WEFT__ATTENTION_KEYS_HEADS * bytes_of_head(head_dim, v_dim);
 }
 
 static bool beside(const struct weft__attention_tile *a, const struct weft__attention_tile *b,
@@ -50,7 +49,7 @@ static int32_t heads_of(const struct weft__attention_call *call,
         tiles->key1 - tiles->key0 < LEAST_KEYS ||
         weft__attention_rows(call, tiles) > WEFT__ATTENTION_KEYS_ROWS)
         return 1;
-    while (n < count && n < MOST_HEADS && beside(tiles, &tiles[n], n))
+    while (n < count && n < WEFT__ATTENTION_KEYS_HEADS && beside(tiles, &tiles[n], n))
         n++;
     return n;
 }

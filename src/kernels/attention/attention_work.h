@@ -19,9 +19,13 @@ enum { WEFT__ATTENTION_FEW_TASKS = 16 };
 // Rows that go through a kernel's loops for few, and of how many such tiles a sequence may be so divided.
 enum { WEFT__ATTENTION_FEW_ROWS = 8, WEFT__ATTENTION_FEW_TILES = 4 };
 
-// Rows of a tile of which those of several KV heads go through a kernel together, token by token, and of how many chunks
-// a sequence must be for that to be worth the cold beginning of all heads.
-enum { WEFT__ATTENTION_KEYS_ROWS = 16, WEFT__ATTENTION_KEYS_CHUNKS = 8 };
+// Rows of a tile of which those of several KV heads go through a kernel together, token by token; of how many heads at
+// most; and of how many chunks a sequence must be for that to be worth the cold beginning of all of them.
+enum {
+    WEFT__ATTENTION_KEYS_ROWS = 16,
+    WEFT__ATTENTION_KEYS_HEADS = 8,
+    WEFT__ATTENTION_KEYS_CHUNKS = 8,
+};
 
 // Is a sequence of q_len queries one of few rows?
 static inline bool weft__attention_is_few(const struct weft__attention_launch *launch,
