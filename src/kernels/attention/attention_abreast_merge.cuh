@@ -80,22 +80,6 @@ DEVICE void state_finish(const struct weft__attention_device_args *args, struct 
     }
 }
 
-DEVICE void pairs_send(float *to, const float2 value[QUERY_PAIRS])
-{
-    if (QUERY_PAIRS == 2)
-        send_pairs(to, value[0], value[QUERY_PAIRS - 1]);
-    else
-        send_pair(to, value[0]);
-}
-
-DEVICE void pairs_receive(const float *from, float2 value[QUERY_PAIRS])
-{
-    if (QUERY_PAIRS == 2)
-        receive_pairs(from, &value[0], &value[QUERY_PAIRS - 1]);
-    else
-        receive_pair(from, &value[0]);
-}
-
 // In shared memory: what a warp merges when the share is done: its own part, then those of an item's blocks from `first` on, of each
 // eight that are led one.
 struct merge {

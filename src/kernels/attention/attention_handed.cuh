@@ -44,22 +44,6 @@ DEVICE float *place_state(float *place, int32_t row)
     return place + ROWS * HANDED_ROW + 2 * row;
 }
 
-DEVICE void row_send(float *to, const float2 value[QUERY_PAIRS])
-{
-    if (QUERY_PAIRS == 2)
-        send_pairs(to, value[0], value[QUERY_PAIRS - 1]);
-    else
-        send_pair(to, value[0]);
-}
-
-DEVICE void row_receive(const float *from, float2 value[QUERY_PAIRS])
-{
-    if (QUERY_PAIRS == 2)
-        receive_pairs(from, &value[0], &value[QUERY_PAIRS - 1]);
-    else
-        receive_pair(from, &value[0]);
-}
-
 // Where the state of `count` tiles from the block's place on goes; NULL: it is all of the item.
 DEVICE float *slot_for(const struct weft__attention_device_args *args, const struct place *at,
                        int32_t count)
@@ -77,7 +61,7 @@ DEVICE void slot_put(const struct weft__attention_device_args *, float *slot, in
 #pragma unroll
     for (int32_t k = 0; k < QUERY_PAIRS; k++)
         pairs[k] = pair_of(value[k]);
-    row_send(place_row(slot, row, lane), pairs);
+    pairs_send(place_row(slot, row, lane), pairs);
     if (lane == 0)
         send_pair(place_state(slot, row), pair_of(state));
 }
@@ -101,7 +85,7 @@ DEVICE void handed_add(float *place, int32_t count, int32_t row, int32_t lane,
     for (int32_t j = 0; j < HANDED_TOGETHER; j++) {
         x[j][0] = x[j][QUERY_PAIRS - 1] = make_float2(0, 0);
         if (j < count)
-            row_receive(rows + j * HANDED_FLOATS, x[j]);
+            pairs_receive(rows + j * HANDED_FLOATS, x[j]);
     }
     bool waits;
     do {
@@ -111,7 +95,7 @@ DEVICE void handed_add(float *place, int32_t count, int32_t row, int32_t lane,
 #pragma unroll
         for (int32_t j = 0; j < HANDED_TOGETHER; j++)
             if (!is_there(x[j][0]) | !is_there(x[j][QUERY_PAIRS - 1]))
-                row_receive(rows + j * HANDED_FLOATS, x[j]), waits = true;
+                pairs_receive(rows + j * HANDED_FLOATS, x[j]), waits = true;
     } while (__any_sync(0xffffffffu, waits));
     const float most = fmaxf(merged->largest, warp_max(state.x, 32));
     const float earlier = weight_of(merged->largest, most), factor = weight_of(state.x, most);
@@ -135,7 +119,7 @@ DEVICE void handed_clear(float *place, int32_t count, int32_t row, int32_t lane)
     const float2 pairs[2] = {no_pair(), no_pair()};
 #pragma unroll 4
     for (int32_t j = 0; j < count; j++)
-        row_send(place_row(place + j * HANDED_FLOATS, row, lane), pairs);
+        pairs_send(place_row(place + j * HANDED_FLOATS, row, lane), pairs);
     for (int32_t j = lane; j < count; j += WARP)
         send_pair(place_state(place + j * HANDED_FLOATS, row), pairs[0]);
 }

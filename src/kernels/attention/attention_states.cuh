@@ -5,6 +5,7 @@
 #define WEFT_KERNELS_ATTENTION_STATES_CUH
 
 #include "src/kernels/attention/attention_rows.cuh"
+#include "src/kernels/cuda/memory.cuh"
 
 // What a warp has of R rows.
 template <int R> struct merged_rows {
@@ -54,6 +55,23 @@ template <int R, int S> DEVICE float2 merged_state(const struct merged_rows<R> *
 {
     return make_float2(__shfl_sync(0xffffffffu, merged->largest, r * S),
                        __shfl_sync(0xffffffffu, merged->sum, r * S));
+}
+
+// A lane's pairs of a row of up to 128 columns, to another block and from it.
+DEVICE void pairs_send(float *to, const float2 value[QUERY_PAIRS])
+{
+    if (QUERY_PAIRS == 2)
+        send_pairs(to, value[0], value[QUERY_PAIRS - 1]);
+    else
+        send_pair(to, value[0]);
+}
+
+DEVICE void pairs_receive(const float *from, float2 value[QUERY_PAIRS])
+{
+    if (QUERY_PAIRS == 2)
+        receive_pairs(from, &value[0], &value[QUERY_PAIRS - 1]);
+    else
+        receive_pair(from, &value[0]);
 }
 
 // A row's results, times `by`, to out[to...].
