@@ -25,6 +25,7 @@ struct device_batch {
     int32_t *staged; // the same in the host's memory
     int64_t kv_lens, page_starts, capacities, positions, slots, pages, counters, handed; // places
     int64_t count;
+    int64_t keys; // of all sequences of the last set, 0 where the host does not know
     struct weft__cuda_pipeline *pipelines[WEFT__CUDA_BATCH_KERNELS];
 };
 
@@ -107,6 +108,9 @@ weft_status weft__cuda_batch_set(weft_batch *batch, weft_stream *stream)
 {
     struct device_batch *own = batch->device;
     int64_t seqs = batch->num_seqs, pages = seqs ? batch->page_starts[seqs] : 0;
+    own->keys = 0;
+    for (int64_t s = 0; s < seqs; s++)
+        own->keys += batch->kv_lens[s];
     if (seqs > 0) {
         put(own, 0, batch->cu_q_lens, seqs + 1);
         put(own, own->kv_lens, batch->kv_lens, seqs);
@@ -125,7 +129,8 @@ enum { THREADS = 128 };
 // From arrays of the device: two launches that read them (kv_set.cu).
 weft_status weft__cuda_batch_take(weft_batch *batch, const weft_batch_args *args)
 {
-    const struct device_batch *own = batch->device;
+    struct device_batch *own = batch->device;
+    own->keys = 0;
     const struct weft__kv_set_args set = {.cu_q_lens = args->cu_q_lens,
                                           .kv_lens = args->kv_lens,
                                           .kv_capacities = args->kv_capacities,
@@ -198,9 +203,7 @@ static void resolve_attention(struct weft__attention_args *run)
     const struct weft_batch *batch = args->batch;
     const struct device_batch *own = batch->device;
     run->batch_tokens = batch->num_tokens;
-    run->batch_keys = 0;
-    for (int32_t s = 0; s < batch->num_seqs && !batch->on_device; s++)
-        run->batch_keys += batch->kv_lens[s];
+    run->batch_keys = own->keys;
     run->batch_pages = batch->desc.max_pages;
     run->counters = (uint32_t *)(own->memory + own->counters);
     run->handed = (float *)(own->memory + own->handed);
