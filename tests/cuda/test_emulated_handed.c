@@ -169,15 +169,54 @@ static void case_whole(void)
     places_of(3, 2 * 2, lens, 1);
 }
 
-// Results of clusters are those of whole items within what f16 weights differ by, at every length; the same to the bit with a batch
-// and without; places are as they were.
+// Lengths and pages of a run, of the host's memory.
+struct round {
+    const int32_t *cu_q_lens, *kv_lens, *table;
+    int32_t table_stride, num_pages;
+};
+
+// Results of plans[0], whose kernel is `kernel`, are those of plans[1], whole items, within what f16 weights differ by; the same to the bit
+// with a batch and without; the batch's places are as they were. args: all but the lengths and results.
+static void both_ways(weft_context *context, weft_plan *const plans[2], const char *kernel,
+                      weft_batch *batch, const weft_attention_args *args, const struct round *round,
+                      int32_t places, int32_t count)
+{
+    const int32_t seqs = args->num_seqs;
+    const size_t bytes = (size_t)count * sizeof(float), lens = (size_t)seqs * sizeof(int32_t);
+    weft_attention_args lists = *args, own = *args;
+    float *out[3];
+    for (int i = 0; i < 3; i++)
+        out[i] = device_memory(context, "", 1, bytes);
+    lists.kv_lens = device_memory(context, round->kv_lens, lens, lens);
+    lists.out = out[0];
+    run(plans[0], &lists, kernel);
+    lists.out = out[1];
+    run(plans[1], &lists, "weft_attention_decode");
+    const weft_batch_args set = {.size = sizeof set,
+                                 .num_seqs = seqs,
+                                 .cu_q_lens = round->cu_q_lens,
+                                 .kv_lens = round->kv_lens,
+                                 .page_table = round->table,
+                                 .page_table_stride = round->table_stride,
+                                 .num_pages = round->num_pages};
+    CHECK(weft_batch_set(batch, &set) == WEFT_OK);
+    own.batch = batch, own.out = out[2], own.num_seqs = 0;
+    own.cu_q_lens = own.page_table = NULL;
+    own.page_table_stride = 0;
+    expect_empty(run(plans[0], &own, kernel), places);
+    CHECK(memcmp(out[0], out[2], bytes) == 0);
+    for (int32_t i = 0; i < count; i++)
+        CHECK(fabsf(out[0][i] - out[1][i]) <= 2e-4f);
+    CHECK(out[0][0] != 0);
+}
+
+// Clusters, at every length.
 static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t blocks,
                              const int32_t *lens, size_t num_lens)
 {
     static const int32_t cu[] = {0, 1};
     enum { TABLE = 768, MOST = TABLE * PAGE_SIZE };
     const int32_t elems = MOST * kv_heads * DIM, count = kv_heads * HEADS * DIM;
-    const size_t bytes = (size_t)count * sizeof(float);
     weft_context *context = must_open();
     weft_plan *plans[2] = {plan_of(context, 1, kv_heads, PAGE_SIZE, max_kv_len, 0, NULL),
                            plan_of(context, 1, kv_heads, PAGE_SIZE, max_kv_len, 1, NULL)};
@@ -197,34 +236,11 @@ static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t block
                                 .page_table =
                                     device_memory(context, table, sizeof table, sizeof table),
                                 .page_table_stride = TABLE};
-    float *out[3];
-    for (int i = 0; i < 3; i++)
-        out[i] = device_memory(context, "", 1, bytes);
     for (size_t i = 0; i < num_lens; i++) {
-        args.kv_lens = device_memory(context, &lens[i], sizeof lens[i], sizeof lens[i]);
-        args.out = out[0];
-        run(plans[0], &args, "weft_attention_cluster");
+        const struct round round = {cu, &lens[i], table, TABLE, TABLE};
+        both_ways(context, plans, "weft_attention_cluster", batch, &args, &round, BLOCKS, count);
         const struct standin_launch *last = &standin->launches[standin->num_launches - 1];
         CHECK(last->grid[0] == (uint32_t)(132 / (kv_heads * blocks) * kv_heads * blocks));
-        args.out = out[1];
-        run(plans[1], &args, "weft_attention_decode");
-        const weft_batch_args set = {.size = sizeof set,
-                                     .num_seqs = 1,
-                                     .cu_q_lens = cu,
-                                     .kv_lens = &lens[i],
-                                     .page_table = table,
-                                     .page_table_stride = TABLE,
-                                     .num_pages = TABLE};
-        CHECK(weft_batch_set(batch, &set) == WEFT_OK);
-        weft_attention_args own = args;
-        own.batch = batch, own.out = out[2], own.num_seqs = 0;
-        own.cu_q_lens = own.kv_lens = own.page_table = NULL;
-        own.page_table_stride = 0;
-        expect_empty(run(plans[0], &own, "weft_attention_cluster"), BLOCKS);
-        CHECK(memcmp(out[0], out[2], bytes) == 0);
-        for (int j = 0; j < count; j++)
-            CHECK(fabsf(out[0][j] - out[1][j]) <= 2e-4f);
-        CHECK(out[0][0] != 0);
     }
     weft_batch_destroy(batch);
     weft_plan_destroy(plans[0]);
@@ -252,8 +268,7 @@ static weft_kv_plane whole_tokens(weft_context *context, int32_t kv_heads, int32
                            .token_stride = (int64_t)kv_heads * DIM};
 }
 
-// Blocks that read whole tokens: results are those of whole items within what f16 weights differ by, the same to the bit with a batch and
-// without; places are as they were. Of 20 blocks, the first sequence has parts in 14, of which the eighth merges eight.
+// Blocks that read whole tokens. Of 20, the first sequence has parts in 14, of which the eighth merges eight.
 static void abreast_of(int32_t page_size)
 {
     static const int32_t cu[] = {0, 1, 2, 3}, lens[][SEQS] = {{2100, 33, 700}, {16, 1, 3000}};
@@ -281,32 +296,10 @@ static void abreast_of(int32_t page_size)
                                 .page_table =
                                     device_memory(context, table, sizeof table, sizeof table),
                                 .page_table_stride = pages / SEQS};
-    float *out[3];
-    for (int i = 0; i < 3; i++)
-        out[i] = device_memory(context, "", 1, COUNT * sizeof(float));
     for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
-        args.kv_lens = device_memory(context, lens[i], sizeof lens[i], sizeof lens[i]);
-        args.out = out[0];
-        run(plans[0], &args, "weft_attention_abreast");
-        args.out = out[1];
-        run(plans[1], &args, "weft_attention_decode");
-        const weft_batch_args set = {.size = sizeof set,
-                                     .num_seqs = SEQS,
-                                     .cu_q_lens = cu,
-                                     .kv_lens = lens[i],
-                                     .page_table = table,
-                                     .page_table_stride = pages / SEQS,
-                                     .num_pages = pages};
-        CHECK(weft_batch_set(batch, &set) == WEFT_OK);
-        weft_attention_args own = args;
-        own.batch = batch, own.out = out[2], own.num_seqs = 0;
-        own.cu_q_lens = own.kv_lens = own.page_table = NULL;
-        own.page_table_stride = 0;
-        expect_empty(run(plans[0], &own, "weft_attention_abreast"), 20 * KV_HEADS);
-        CHECK(memcmp(out[0], out[2], COUNT * sizeof(float)) == 0);
-        for (int j = 0; j < COUNT; j++)
-            CHECK(fabsf(out[0][j] - out[1][j]) <= 2e-4f);
-        CHECK(out[0][0] != 0);
+        const struct round round = {cu, lens[i], table, pages / SEQS, pages};
+        both_ways(context, plans, "weft_attention_abreast", batch, &args, &round, 20 * KV_HEADS,
+                  COUNT);
     }
     weft_batch_destroy(batch);
     weft_plan_destroy(plans[0]);
