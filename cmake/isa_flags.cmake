@@ -49,7 +49,7 @@ endfunction()
 # The unrolled kernels take minutes to compile when every intrinsic carries its checks and every variable its
 # history: debug information stops at lines. Bounds are what weft-check cannot see without a sanitizer, so
 # AddressSanitizer stays, by calls instead of inlined checks; for ThreadSanitizer (kernels are serial, the
-# reference ones tell how tasks are split) they are compiled plainly. Fuzzing does without them (WEFT_ISA).
+# reference ones tell how tasks are split) they are compiled plainly, or are another build's (WEFT_ISA_FROM). Fuzzing does without them (WEFT_ISA).
 set(WEFT_ISA_COMPILE $<$<CONFIG:RelWithDebInfo>:-g1>)
 if(WEFT_SANITIZE MATCHES "thread")
   list(APPEND WEFT_ISA_COMPILE -O1 -fno-sanitize=all)
@@ -72,4 +72,26 @@ function(weft_isa_flags)
       endif()
     endif()
   endforeach()
+endfunction()
+
+set(WEFT_ISA_FROM "" CACHE PATH "Another build of this tree, whose objects of instruction sets are linked instead of compiled anew")
+
+# Takes the sources of instruction sets out of a list; `objects` is then what WEFT_ISA_FROM makes of them, brought up
+# to date by the target weft_isa_objects.
+function(weft_isa_take list objects)
+  set(${objects} "" PARENT_SCOPE)
+  if(NOT WEFT_ISA_FROM)
+    return()
+  endif()
+  list(JOIN WEFT_ISAS_X86 "|" isas)
+  set(taken ${${list}})
+  list(FILTER taken INCLUDE REGEX "_(${isas})\\.c$")
+  list(REMOVE_ITEM ${list} ${taken})
+  list(TRANSFORM taken REPLACE "^${PROJECT_SOURCE_DIR}/(.*)$" "CMakeFiles/weft_objects.dir/\\1.o" OUTPUT_VARIABLE names)
+  list(TRANSFORM names PREPEND "${WEFT_ISA_FROM}/" OUTPUT_VARIABLE made)
+  add_custom_target(weft_isa_objects COMMAND ${CMAKE_COMMAND} --build ${WEFT_ISA_FROM} --target ${names}
+                                     BYPRODUCTS ${made} COMMENT "Kernels of ${WEFT_ISA_FROM}" VERBATIM)
+  set_source_files_properties(${made} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  set(${list} ${${list}} PARENT_SCOPE)
+  set(${objects} ${made} PARENT_SCOPE)
 endfunction()

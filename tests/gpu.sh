@@ -7,8 +7,10 @@
 #                                           that another machine may lack, and the demo model
 #        tests/gpu.sh run FOLDER [STEP...]  runs the steps there: check sanitize engine golden tests token bench (default: check)
 #
-# Results go to $OUT (default: ./gpu-results): one JSON row a line in *.jsonl, the rest as text. CHECK_SECONDS is the time
-# that random problems take (default 240), SEED where they begin, CHECK_OP one operation alone, SANITIZE_SECONDS what one run under compute-sanitizer may.
+# Results go to $OUT (default: ./gpu-results): one JSON row a line in *.jsonl, the rest as text. CHECK_SECONDS is the
+# time that random problems take (default 240), SEED where they begin, CHECK_OP one operation alone, SANITIZE_SECONDS what
+# one run under compute-sanitizer may, TEST_SECONDS what one test or golden run may (default 300: the longest two compile
+# for 230 s on 16 cores).
 set -uo pipefail
 
 usage() { sed -n '5,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -163,7 +165,7 @@ step_golden() {
         ls tests/golden/models | sed -n 's/\.safetensors$//p' | grep -v _lora | sed 's/^/logits /'
         ls tests/golden/checkpoints | grep -vE '\.(py|safetensors)$|^(gptq|awq|int8)' | sed 's/^/checkpoint /'
     } | WEFT_TEST_DEVICE=cuda xargs -P "$(nproc)" -L 1 bash -c \
-        'timeout 200 "$0/test_engine_$1" ${2:+"$2"} >"$OUT/golden/$1-$2" 2>&1; echo "exit $?" >>"$OUT/golden/$1-$2"' "$bin"
+        'timeout "${TEST_SECONDS:-300}" "$0/test_engine_$1" ${2:+"$2"} >"$OUT/golden/$1-$2" 2>&1; echo "exit $?" >>"$OUT/golden/$1-$2"' "$bin"
     for one in "$OUT"/golden/*; do
         [ "$(tail -n 1 "$one")" = "exit 0" ] && grep -q '\[       OK' "$one" && continue
         failed=$((failed + 1))
@@ -185,7 +187,7 @@ step_tests() {
             echo "server_$one python3 tests/server/${one}_test.py $bin/weft $folder/demo.gguf $OUT/tests/of_$one"
         done
     } | WEFT_TEST_DEVICE=cuda WEFT_TUNING=off xargs -P "$(nproc)" -L 1 bash -c \
-        'timeout "${TEST_SECONDS:-120}" "${@:2}" >"$OUT/tests/$1.txt" 2>&1; echo "exit $?" >>"$OUT/tests/$1.txt"' _
+        'timeout "${TEST_SECONDS:-300}" "${@:2}" >"$OUT/tests/$1.txt" 2>&1; echo "exit $?" >>"$OUT/tests/$1.txt"' _
     for one in "$OUT"/tests/*.txt; do
         [[ $(tail -n 1 "$one") =~ ^exit\ (0|77)$ ]] && continue # 77: a package of Python is missing
         failed=$((failed + 1))
