@@ -185,6 +185,8 @@ WEFT_API weft_status weft_linear_plan(weft_context *context, const weft_linear_d
  *           scales) and activations become f16, or bf16 for mxfp4 and bf16, which adds at most
  *           2^-9 (bf16: 2^-8) * sum |w||x| + 2^-17 * sum |x| to the error; |w| < 65504 there. The bits
  *           are then those of one version of cuBLASLt and one kind of GPU.
+ *           On a GPU, where activations are rounded and weights have a minimum, sums of 16 activations below
+ *           2^-96 are kept to 2^-119, which is multiplied by the minimum.
  *           Norm and gate are as exact as those of norm.h and activation.h. A 16-bit y is rounded once,
  *           to nearest even
  *  Threads  as context.h says: a plan may be shared by threads that use different workspaces

@@ -15,6 +15,9 @@ double weft__linear_wide_error(const struct weft__kernel *kernel, int32_t batch,
 #define WEFT__LINEAR_WIDE_X   0x1p-17
 #define WEFT__LINEAR_WIDE_F16 0x1p-9 // where weights become f16, which holds none from 65504 on
 
+// Has a row a weight that linear.h excepts there? w: |w| of its columns as weft__linear_magnitudes() has it.
+bool weft__linear_excepted(double wide, const float *w, int64_t cols);
+
 // A case with all that stands round a matrix in a layer.
 void weft__linear_layer_check(struct check_case *c);
 

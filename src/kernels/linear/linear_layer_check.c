@@ -222,7 +222,7 @@ static void read_x(struct check_case *c, struct layer *l)
     }
 }
 
-// Output `row` of part p: the product with its factor and bias, and how far it may be off.
+// Output `row` of part p: the product with its factor and bias, NaN if nothing is promised of it, and how far it may be off.
 static void product(struct check_case *c, const struct layer *l, int32_t p, int64_t row,
                     double *want, double *bound)
 {
@@ -234,6 +234,7 @@ static void product(struct check_case *c, const struct layer *l, int32_t p, int6
     weft_dequantize_row(l->format, from, l->cols, w);
     for (int64_t k = 0; k < l->cols; k += elems)
         weft__linear_magnitudes(l->format, from + k / elems * bytes, size + k);
+    const bool excepted = weft__linear_excepted(l->wide, size, l->cols);
     for (int32_t m = 0; m < l->batch; m++) {
         double sum = 0, sizes = 0, slack = 0, x = 0;
         for (int64_t i = 0; i < l->cols; i++) {
@@ -245,7 +246,7 @@ static void product(struct check_case *c, const struct layer *l, int32_t p, int6
         if (l->wide > 0)
             slack += l->wide * sizes + WEFT__LINEAR_WIDE_X * x;
         double bias = l->args.parts[p].bias ? l->args.parts[p].bias[row] : 0;
-        want[m] = alpha * sum + bias;
+        want[m] = excepted ? (double)NAN : alpha * sum + bias;
         bound[m] = fabs(alpha) * (slack + 0x1p-23 * (fmax(8, sqrt((double)l->cols)) + 8) * sizes) +
                    0x1p-22 * (fabs(bias) + fabs(want[m])) + 1e-30;
     }
