@@ -32,8 +32,9 @@ enum {
 // How a format becomes tiles.
 struct tile_format {
     struct format f;
-    int parts;  // slots of a group
-    int offset; // that codes are too large by
+    int parts;   // slots of a group
+    int offset;  // that codes are too large by
+    bool minima; // the second slot has bytes of minima
 };
 
 struct unit {
@@ -63,9 +64,9 @@ struct tiles {
     __m512 total[PART_PANELS][TILE_COLS];
 };
 
-// Adds the sums of slot i of a step, times their scales.
+// Adds the sums of slot i of a step, times their scales: late, those of X.
 WEFT__INLINE void finish_slot(__m512 acc[TILE_STEP], const struct step *s, int32_t (*dot)[16],
-                              int i, int parts, bool minimum)
+                              int i, int parts, bool minimum, bool late)
 {
     const __m512 scale = s->scale[i], least = s->minimum[i];
     const int group = s->group + i / parts;
@@ -73,25 +74,27 @@ WEFT__INLINE void finish_slot(__m512 acc[TILE_STEP], const struct step *s, int32
     {
         const __m512 sum = _mm512_cvtepi32_ps(_mm512_load_si512(dot[c]));
         const __m512 x = _mm512_set1_ps(s->x->scale[c][group]);
-        acc[c] = _mm512_fmadd_ps(sum, _mm512_mul_ps(scale, x), acc[c]);
+        acc[c] = _mm512_fmadd_ps(sum, late ? x : _mm512_mul_ps(scale, x), acc[c]);
         if (minimum)
             acc[c] = _mm512_fnmadd_ps(least, _mm512_set1_ps(s->x->scaled[c][group]), acc[c]);
     }
 }
 
-// Adds the sums of a step to the totals and begins anew.
-WEFT__INLINE void finish_step(__m512 acc[TILE_STEP], const struct step *s)
+// Adds the sums of a step to the totals and begins anew. Late, all have one scale of W.
+WEFT__INLINE void finish_step(__m512 acc[TILE_STEP], const struct step *s, bool late)
 {
+    const __m512 scale = late ? s->scale[0] : _mm512_set1_ps(1);
     if (s->end - s->first == TILE_STEP) {
         WEFT__UNROLL for (int c = 0; c < TILE_STEP; c++)
         {
-            s->total[c] = _mm512_add_ps(s->total[c], acc[c]);
+            s->total[c] = late ? _mm512_fmadd_ps(acc[c], scale, s->total[c])
+                               : _mm512_add_ps(s->total[c], acc[c]);
         }
     } else {
         __m512 sums[TILE_STEP];
         WEFT__UNROLL for (int c = 0; c < TILE_STEP; c++)
         {
-            sums[c] = acc[c];
+            sums[c] = late ? _mm512_mul_ps(acc[c], scale) : acc[c];
         }
         for (int c = s->first; c < s->end; c++)
             s->total[c] = _mm512_add_ps(s->total[c], sums[c]);
@@ -112,14 +115,14 @@ WEFT__INLINE void finish_step(__m512 acc[TILE_STEP], const struct step *s)
     if ((i) >= 2)                                                                                  \
         tile_store(stored, p->dot[((i)-2) % SLOTS]);                                               \
     finish_slot(acc, (i) < LAG ? before : now, p->dot[((i) + SLOTS - LAG) % SLOTS],                \
-                ((i) + SLOTS - LAG) % SLOTS, parts, minimum);                                      \
+                ((i) + SLOTS - LAG) % SLOTS, parts, minimum, late);                                \
     if ((i) == LAG - 1)                                                                            \
-        finish_step(acc, before);
+        finish_step(acc, before, late);
 
 // The slots of a step by the tile of X at q, and what is left of the step before.
 WEFT__INLINE void multiply_slots(struct tiles *p, __m512 acc[TILE_STEP], const int8_t *q,
                                  int64_t row_bytes, const struct step *before,
-                                 const struct step *now, int parts, bool minimum)
+                                 const struct step *now, int parts, bool minimum, bool late)
 {
     SLOT(0, 0, 4, 6, 2)
     SLOT(1, 1, 5, 7, 3)
@@ -135,13 +138,13 @@ WEFT__INLINE void multiply_slots(struct tiles *p, __m512 acc[TILE_STEP], const i
 
 // What is left of the last step.
 WEFT__INLINE void multiply_end(struct tiles *p, __m512 acc[TILE_STEP], const struct step *s,
-                               int parts, bool minimum)
+                               int parts, bool minimum, bool late)
 {
     WEFT__UNROLL for (int i = SLOTS - LAG; i < SLOTS; i++)
     {
-        finish_slot(acc, s, p->dot[i], i, parts, minimum);
+        finish_slot(acc, s, p->dot[i], i, parts, minimum, late);
     }
-    finish_step(acc, s);
+    finish_step(acc, s, late);
 }
 
 // Puts a group into its slots. Where both halves have a scale each has a slot in which the other is zero; bytes
@@ -152,11 +155,11 @@ WEFT__INLINE void put_group(struct unit *u, int slot, const struct group *g, str
     WEFT__UNROLL for (int n = 0; n < QUADS; n++)
     {
         const __m512i w = t.offset ? _mm512_sub_epi8(g->w[n], offset) : g->w[n];
-        const int half = n / (QUADS / 2), part = t.parts == 2 && !t.f.late ? half : 0;
+        const int half = n / (QUADS / 2), part = t.parts == 2 && !t.minima ? half : 0;
         u->w[slot + part][n] = w;
         if (t.parts == 2)
             u->w[slot + !part][n] =
-                t.f.late ? _mm512_castps_si512(g->minimum[half]) : _mm512_setzero_si512();
+                t.minima ? _mm512_castps_si512(g->minimum[half]) : _mm512_setzero_si512();
     }
     WEFT__UNROLL for (int part = 0; part < t.parts; part++)
     {
@@ -224,24 +227,11 @@ WEFT__INLINE void copy_scales(struct x_scales *to, const struct weft__rounded *a
     }
 }
 
-// Asks for columns [k, k + UNIT_COLS) of the tile of X at row m.
-WEFT__INLINE void ask_for_x(const struct weft__rounded *acts, int32_t m, int64_t k)
-{
-    for (int c = 0; c < TILE_STEP; c++) {
-        const struct weft__rounded_row x = weft__rounded_row(acts, m + c);
-        WEFT__UNROLL for (int i = 0; i < UNIT_COLS; i += 64)
-        {
-            __builtin_prefetch(x.q + k + i, 0, 3);
-        }
-        __builtin_prefetch(x.scale + k / WEFT__PACKED_GROUP, 0, 3);
-    }
-}
-
 // A unit of each panel by rows [col, col + cols) of X from column k on. The last rows are a whole tile, if there are so
 // many, of which some were in the tile before.
 WEFT__INLINE void multiply_units_as(struct tiles *p, const struct weft__rounded *acts, int32_t col,
                                     int32_t cols, int64_t k, int panels, __m512 (*total)[TILE_COLS],
-                                    struct ahead *ahead, int parts, bool minimum)
+                                    struct ahead *ahead, int parts, bool minimum, bool late)
 {
     struct step before = {
         .scale = p->unit[0].scale, .minimum = p->unit[0].minimum, .x = &p->x[0], .total = total[0]};
@@ -269,26 +259,25 @@ WEFT__INLINE void multiply_units_as(struct tiles *p, const struct weft__rounded 
                                          c - from,
                                          rows};
                 ask(ahead, panels);
-                if (n == 0 && part == 0 && left >= 2 * TILE_STEP)
-                    ask_for_x(acts, col + c + TILE_STEP, k);
                 multiply_slots(p, acc, x.q + k + part * (UNIT_COLS / 2), acts->at.row_bytes,
-                               &before, &now, parts, minimum);
+                               &before, &now, parts, minimum, late);
                 before = now;
             }
     }
-    multiply_end(p, acc, &before, parts, minimum);
+    multiply_end(p, acc, &before, parts, minimum, late);
 }
 
-#define UNITS(name, parts, minimum)                                                                \
+#define UNITS(name, parts, minimum, late)                                                          \
     static __attribute__((noinline)) void name(struct tiles *p, const struct weft__rounded *acts,  \
                                                int32_t col, int32_t cols, int64_t k, int panels,   \
                                                __m512(*total)[TILE_COLS], struct ahead *ahead)     \
     {                                                                                              \
-        multiply_units_as(p, acts, col, cols, k, panels, total, ahead, parts, minimum);            \
+        multiply_units_as(p, acts, col, cols, k, panels, total, ahead, parts, minimum, late);      \
     }
-UNITS(multiply_units, 1, false)
-UNITS(multiply_units_minima, 1, true)
-UNITS(multiply_units_halves, 2, false)
+UNITS(multiply_units, 1, false, false)
+UNITS(multiply_units_minima, 1, true, false)
+UNITS(multiply_units_late, 1, false, true)
+UNITS(multiply_units_halves, 2, false, false)
 
 // Panels [0, count) at `panels`, at most a part, by rows [col, col + cols) of X, at most a tile.
 WEFT__INLINE void multiply_part(const struct weft__linear_call *call, struct tiles *p,
@@ -316,6 +305,7 @@ WEFT__INLINE void multiply_part(const struct weft__linear_call *call, struct til
                 unpack(&p->unit[i], from + i * panel_bytes, columns, t);
             tiles_written();
             (t.parts == 2 ? multiply_units_halves
+             : t.f.late   ? multiply_units_late
              : t.f.minimum
                  ? multiply_units_minima
                  : multiply_units)(p, &call->acts, col, cols, k, some, p->total + n, &ahead);
@@ -400,7 +390,7 @@ static void multiply_few(const struct weft__linear_call *call, int64_t row0, int
     vectors(&few, row0, row1);
 }
 
-#define PACKED(ID, parts_, offset_, late_, minimum_, begin_, unpack_)                              \
+#define PACKED(ID, parts_, offset_, late_, minimum_, begin_, unpack_, minima_)                     \
     weft__linear_fn weft__linear_##ID##_q8_packed_avx512vnni, weft__linear_##ID##_q8_packed_amx;   \
     void weft__linear_##ID##_q8_packed_amx(const struct weft__linear_call *call, int64_t row0,     \
                                            int64_t row1)                                           \
@@ -416,19 +406,20 @@ static void multiply_few(const struct weft__linear_call *call, int64_t row0, int
                                            .begin = begin_,                                        \
                                            .unpack = unpack_},                                     \
                                           parts_,                                                  \
-                                          offset_});                                               \
+                                          offset_,                                                 \
+                                          minima_});                                               \
     }
 
-PACKED(Q4_0, 1, 8, false, false, begin_blocks, unpack_q4_0)
-PACKED(Q8_0, 1, 128, false, false, begin_blocks, unpack_q8_0)
-PACKED(Q4_1, 1, 0, false, true, begin_blocks, unpack_q4_1)
-PACKED(Q5_0, 1, 16, false, false, begin_blocks, unpack_q5_0)
-PACKED(Q5_1, 1, 0, false, true, begin_blocks, unpack_q5_1)
-PACKED(IQ4_NL, 1, 128, false, false, begin_blocks, unpack_iq4_nl)
-PACKED(Q4_K, 1, 0, false, true, begin_q45_k, unpack_q4_k)
-PACKED(Q5_K, 1, 0, false, true, begin_q45_k, unpack_q5_k)
-PACKED(IQ4_XS, 1, 128, false, false, begin_iq4_xs, unpack_iq4_xs)
-PACKED(MXFP4, 1, 16, false, false, begin_blocks, unpack_mxfp4)
-PACKED(Q6_K, 2, 32, false, false, begin_q6_k, unpack_q6_k)
-PACKED(Q3_K, 1, 128, false, false, begin_q3_k, unpack_scaled_q3_k)
-PACKED(Q2_K, 2, 0, true, false, begin_q2_k, unpack_scaled_q2_k)
+PACKED(Q4_0, 1, 8, false, false, begin_blocks, unpack_q4_0, false)
+PACKED(Q8_0, 1, 128, false, false, begin_blocks, unpack_q8_0, false)
+PACKED(Q4_1, 1, 0, false, true, begin_blocks, unpack_q4_1, false)
+PACKED(Q5_0, 1, 16, false, false, begin_blocks, unpack_q5_0, false)
+PACKED(Q5_1, 1, 0, false, true, begin_blocks, unpack_q5_1, false)
+PACKED(IQ4_NL, 1, 128, false, false, begin_blocks, unpack_iq4_nl, false)
+PACKED(Q4_K, 1, 0, false, true, begin_q45_k, unpack_q4_k, false)
+PACKED(Q5_K, 1, 0, false, true, begin_q45_k, unpack_q5_k, false)
+PACKED(IQ4_XS, 1, 128, false, false, begin_iq4_xs, unpack_iq4_xs, false)
+PACKED(MXFP4, 1, 16, false, false, begin_blocks, unpack_mxfp4, false)
+PACKED(Q6_K, 2, 32, false, false, begin_q6_k, unpack_q6_k, false)
+PACKED(Q3_K, 1, 128, true, false, begin_q3_k, unpack_scaled_q3_k, false)
+PACKED(Q2_K, 2, 0, false, false, begin_q2_k, unpack_scaled_q2_k, true)
