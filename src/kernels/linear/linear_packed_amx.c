@@ -23,10 +23,9 @@ enum {
     LAG = 4,         // slots until vectors take what tiles stored
     LEAST = 12,      // rows of X; of formats with two slots a group
     LEAST_HALVES = 24,
-    AHEAD_BYTES = 2048, // of weights, for few rows of X
-    TILE_COLS = 256,    // rows of X that share what is unpacked
-    PART_PANELS = 8,    // that pass by these
-    LONGEST = 1 << 17,  // columns: more would be too many sums (linear_kernel.h)
+    TILE_COLS = 256,   // rows of X that share what is unpacked
+    PART_PANELS = 8,   // that pass by these
+    LONGEST = 1 << 17, // columns: more would be too many sums (linear_kernel.h)
 };
 
 // How a format becomes tiles.
@@ -382,14 +381,6 @@ UNPACK(scaled_q2_k)
 }
 
 // The text of vectors serves few rows of X.
-static void multiply_few(const struct weft__linear_call *call, int64_t row0, int64_t row1,
-                         weft__linear_fn *vectors)
-{
-    struct weft__linear_call few = *call;
-    few.ahead_bytes = AHEAD_BYTES;
-    vectors(&few, row0, row1);
-}
-
 #define PACKED(ID, parts_, offset_, late_, minimum_, begin_, unpack_, minima_)                     \
     weft__linear_fn weft__linear_##ID##_q8_packed_avx512vnni, weft__linear_##ID##_q8_packed_amx;   \
     void weft__linear_##ID##_q8_packed_amx(const struct weft__linear_call *call, int64_t row0,     \
@@ -397,7 +388,7 @@ static void multiply_few(const struct weft__linear_call *call, int64_t row0, int
     {                                                                                              \
         const int32_t least = parts_ == 2 ? LEAST_HALVES : LEAST;                                  \
         if (call->batch < least || call->invariant || call->cols > LONGEST)                        \
-            multiply_few(call, row0, row1, weft__linear_##ID##_q8_packed_avx512vnni);              \
+            weft__linear_##ID##_q8_packed_avx512vnni(call, row0, row1);                            \
         else                                                                                       \
             multiply(call, row0, row1,                                                             \
                      (struct tile_format){{.dtype = WEFT_##ID,                                     \

@@ -14,6 +14,7 @@ enum {
     PANELS = 2,         // that share a row of X among many
     AHEAD = 512,        // columns of X
     AHEAD_BYTES = 8192, // of weights, for few rows of X
+    NEXT_BYTES = 2048,  // of a CPU that asks near
     NEAR_BYTES = 320 * 1024, // of panels that several tiles of X share
 };
 
@@ -407,7 +408,7 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
                           left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS,
                           end,
                           call->next ? (int64_t)((uintptr_t)call->next - end) : 0,
-                          call->ahead_bytes ? call->ahead_bytes : AHEAD_BYTES};
+                          call->asks_near ? NEXT_BYTES : AHEAD_BYTES};
         step = WEFT__PACKED_ROWS;
         if (few && call->batch == 1) {
             multiply_few(call, p, col, 1, f);
