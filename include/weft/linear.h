@@ -38,8 +38,8 @@ enum {
      *    several times faster;
      *  - on a GPU, many rows of X by f16 or bf16 weights (fp8 and int8 too where cuBLASLt is there) are
      *    multiplied as 16-bit numbers (weft_linear_run(), Numerics);
-     *  - on a CPU that multiplies bf16, more than 4 rows of X (8, where it has tiles for that) by f16 or bf16
-     *    weights have activations and weights rounded to bf16 (to nearest even, numbers below 2^-126 to zero).
+     *  - on a CPU that multiplies bf16, more than 4 rows of X by f16 or bf16 weights have activations and
+     *    weights rounded to bf16 (to nearest even, numbers below 2^-126 to zero).
      *  The last two do not apply with WEFT_LINEAR_BATCH_INVARIANT. f32 weights (but see
      *  WEFT_LINEAR_F32_AS_BF16), and fp8 and int8 weights elsewhere, are exact either way. */
     WEFT_LINEAR_EXACT = 1u << 0,

@@ -75,8 +75,10 @@ static void linear(void **state)
 static void packed_weights_or_in_place(void **state)
 {
     (void)state;
-    const char packed[] = "linear_q6_k_q8_packed_avx512vnni";
-    const bool packs = runs_here(folder, packed) && !runs_here(folder, "linear_q4_0_q8_panel_amx");
+    const char tiles[] = "linear_q6_k_q8_packed_amx",
+               vectors[] = "linear_q6_k_q8_packed_avx512vnni";
+    const char *packed = runs_here(folder, tiles) ? tiles : vectors;
+    const bool packs = runs_here(folder, packed);
     const int row_bytes = 210, panel_bytes = 320 + 8 * 384; // of 256 columns
     for (int in_place = 0; in_place < 2; in_place++) {
         json_t *rows[MOST_ROWS];

@@ -499,3 +499,12 @@ fault("amx-last-chunk-alone", "src/kernels/linear/linear_bf16_amx.c",
 fault("amx-block-before", "src/kernels/linear/linear_bf16_amx.c",
       "p->acc[!before->buffer]", "p->acc[before->buffer]",
       "tiles are stored over the block before, which is stored twice", *X)
+fault("amx-packed-rows-twice", "src/kernels/linear/linear_packed_amx.c",
+      "c - from,", "0,",
+      "rows of X that the last tile shares with the one before are added twice", *X)
+fault("amx-packed-columns-left", "src/kernels/linear/linear_packed_amx.c",
+      "if (slot < SLOTS)", "if (slot > SLOTS)",
+      "columns that packed weights have not are what a unit had before", *X)
+fault("amx-packed-minima-of-first-half", "src/kernels/linear/linear_packed_amx.c",
+      "_mm512_castps_si512(g->minimum[half])", "_mm512_castps_si512(g->minimum[0])",
+      "q2_k on tiles takes the minima of a group's first half for both", *X)

@@ -10,7 +10,8 @@
 // What a context of the CPU keeps behind context->device.
 struct weft__cpu {
     uint32_t isa_mask; // a bit for every enum weft__isa that may be used
-    bool asks_far; // weights of few rows of X come faster when kernels ask for them some KB ahead
+    bool asks_far;  // weights of few rows of X come faster when kernels ask for them some KB ahead
+    bool asks_near; // and these are two, in two streams of rows where they lie as in a file
     int32_t threads;
     weft_executor executor;
     struct weft__cpu_pool *pool; // behind the executor, NULL if it is a host's
@@ -31,8 +32,9 @@ static inline bool weft__cpu_asks(const struct weft__cpu *cpu, bool packed, int3
 // A bit for every enum weft__isa that this CPU has and the operating system saves the registers of.
 uint32_t weft__cpu_isa_mask(void);
 
-// struct weft__cpu.asks_far of this CPU.
+// What struct weft__cpu has of this CPU.
 bool weft__cpu_asks_far(void);
+bool weft__cpu_asks_near(void);
 
 // Lowers `mask` to `level` and what lies below it. NULL, or what `level` is instead of a level of this
 // architecture.

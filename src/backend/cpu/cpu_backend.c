@@ -54,7 +54,8 @@ static weft_status cpu_open(weft_context *context, const weft_context_desc *desc
     struct weft__cpu *cpu = context->allocator.allocate(context->allocator.user, sizeof *cpu);
     if (!cpu)
         return weft__fail(context, WEFT_ENOMEM, "no memory for a context");
-    *cpu = (struct weft__cpu){.isa_mask = isa_mask, .asks_far = weft__cpu_asks_far()};
+    *cpu = (struct weft__cpu){
+        .isa_mask = isa_mask, .asks_far = weft__cpu_asks_far(), .asks_near = weft__cpu_asks_near()};
     context->device = cpu;
     if (desc->executor) {
         cpu->threads = desc->executor->threads;

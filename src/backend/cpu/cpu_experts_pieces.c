@@ -46,6 +46,7 @@ static struct weft__linear_call call_of(const struct weft__experts_work *work, i
         .rows = part->rows,
         .cols = cols,
         .asks_far = weft__cpu_asks(work->cpu, args->packed, starts[e + 1] - starts[e]),
+        .asks_near = work->cpu->asks_near,
         .invariant = work->desc->flags & WEFT_LINEAR_BATCH_INVARIANT,
         .batch = starts[e + 1] - starts[e],
         .run_batch = starts[e + 1] - starts[e],

@@ -120,17 +120,6 @@ static weft_tuning tuned_for(const weft_plan *plan, int32_t p)
     return weft__plan_tuning_choose(fixed ? NULL : plan->context->tunings, &problem);
 }
 
-// Where many rows of X have tiles of AMX weights stay as they are: these read them so. An expert's few and
-// short rows are read a tenth faster as panels, and prompts lose less than that where codes have 4 bits and a
-// scale (experts' NOTES.md).
-static bool stays_in_rows(const weft_plan *plan, weft_dtype weight)
-{
-    const weft_linear_desc *desc = plan->desc;
-    const bool amx = weft__cpu_of(plan->context)->isa_mask & 1u << WEFT__ISA_amx;
-    const bool expert = desc->flags & WEFT__LINEAR_X_IN_ROWS;
-    return amx && !desc->variant && !(expert && (weight == WEFT_Q4_0 || weight == WEFT_MXFP4));
-}
-
 // The kernel that reads panels of part p, NULL if none does or the columns are no whole chunks.
 static const struct weft__linear_kernel *packed_kernel(const weft_plan *plan,
                                                        const struct wanted *wanted)
@@ -142,7 +131,7 @@ static const struct weft__linear_kernel *packed_kernel(const weft_plan *plan,
     packed.batch = 0;
     weft_plan probe = *plan;
     probe.desc = &packed;
-    if (!shape.cols || desc->cols % shape.cols || stays_in_rows(plan, wanted->weight))
+    if (!shape.cols || desc->cols % shape.cols)
         return NULL;
     return weft__plan_find(&probe, desc->variant, serves);
 }

@@ -23,6 +23,7 @@ static struct weft__linear_call call_of(struct weft__cpu_linear_work *work, int3
         .rows = part->rows,
         .cols = work->desc->cols,
         .asks_far = weft__cpu_asks(work->cpu, work->kernels[p]->pack, work->args->batch),
+        .asks_near = work->cpu->asks_near,
         .invariant = work->desc->flags & WEFT_LINEAR_BATCH_INVARIANT,
         .batch = work->args->batch,
         .run_batch = work->args->batch,

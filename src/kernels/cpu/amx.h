@@ -66,6 +66,7 @@ static inline void tiles_end(void)
 #define tile_store_rows(tile, to, stride) _tile_stored(tile, to, stride)
 #define tile_dot_bf16(c, a, b)            _tile_dpbf16ps(c, a, b)
 #define tile_dot_i8_u8(c, a, b)           _tile_dpbsud(c, a, b)
+#define tile_dot_i8_i8(c, a, b)           _tile_dpbssd(c, a, b)
 
 #else
 
@@ -134,7 +135,7 @@ static inline void tile_dot_bf16(int c_tile, int a_tile, int b_tile)
     memcpy(standin_tiles[c_tile], c, sizeof c);
 }
 
-static inline void tile_dot_i8_u8(int c_tile, int a_tile, int b_tile)
+static inline void standin_dot_i8(int c_tile, int a_tile, int b_tile, int negative)
 {
     unsigned char(*a)[TILE_ROW_BYTES] = standin_tiles[a_tile],
              (*b)[TILE_ROW_BYTES] = standin_tiles[b_tile];
@@ -143,8 +144,18 @@ static inline void tile_dot_i8_u8(int c_tile, int a_tile, int b_tile)
     for (int m = 0; m < standin_shapes.rows[c_tile]; m++)
         for (int n = 0; n < standin_shapes.row_bytes[c_tile] / 4; n++)
             for (int k = 0; k < standin_shapes.row_bytes[a_tile]; k++)
-                c[m][n] += (int8_t)a[m][k] * b[k / 4][4 * n + k % 4];
+                c[m][n] += (int8_t)a[m][k] * (int)((b[k / 4][4 * n + k % 4] ^ negative) - negative);
     memcpy(standin_tiles[c_tile], c, sizeof c);
+}
+
+static inline void tile_dot_i8_u8(int c_tile, int a_tile, int b_tile)
+{
+    standin_dot_i8(c_tile, a_tile, b_tile, 0);
+}
+
+static inline void tile_dot_i8_i8(int c_tile, int a_tile, int b_tile)
+{
+    standin_dot_i8(c_tile, a_tile, b_tile, 0x80);
 }
 
 #endif

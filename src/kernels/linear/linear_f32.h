@@ -202,7 +202,8 @@ WEFT__INLINE bool weft__f32_is_stream(const struct weft__linear_call *call,
 }
 
 // Of a CPU that asks far ahead: how many plain rows of W go together by one row of X, or by up to four, where
-// not tiles of four do (0). Asked for so, rows are a single stream with more of X, too.
+// not tiles of four do (0). Asked for so, rows are a single stream with more of X, too. One that asks near gets more
+// from two streams.
 WEFT__INLINE int weft__f32_together(const struct weft__linear_call *call,
                                     struct weft__f32_format format)
 {
@@ -212,7 +213,7 @@ WEFT__INLINE int weft__f32_together(const struct weft__linear_call *call,
         return 0;
     if (call->batch > 1)
         return !halves ? 0 : call->batch == 2 && near ? 1 : 2;
-    return halves && call->cols > FAR_COLS ? 2 : 1;
+    return halves && (call->asks_near || call->cols > FAR_COLS) ? 2 : 1;
 }
 
 // The hardware reads f32 by short rows as fast as if it were asked.

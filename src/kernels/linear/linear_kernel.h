@@ -53,6 +53,7 @@ struct weft__linear_call {
     const unsigned char *next;
     int64_t next_from;
     bool asks_far;            // struct weft__cpu
+    bool asks_near;           // struct weft__cpu
     bool invariant;           // a row's bits must not depend on how many the run has
     int32_t batch, run_batch; // rows of X of this call, and of the run whose pieces calls have
     float alpha;

@@ -14,6 +14,7 @@ enum {
     PANELS = 2,         // that share a row of X among many
     AHEAD = 512,        // columns of X
     AHEAD_BYTES = 8192, // of weights, for few rows of X
+    NEXT_BYTES = 2048,  // of a CPU that asks near
     NEAR_BYTES = 320 * 1024, // of panels that several tiles of X share
 };
 
@@ -109,7 +110,8 @@ struct panel {
     int64_t row;
     int rows;
     uintptr_t end;
-    int64_t skip; // what lies past the end is read `skip` farther
+    int64_t skip;  // what lies past the end is read `skip` farther
+    int64_t ahead; // bytes of weights that few rows of X ask ahead
 };
 
 WEFT__INLINE void fetch_weights(const unsigned char *at, int64_t ahead, int bytes)
@@ -143,7 +145,7 @@ WEFT__INLINE void fetch_ahead(const unsigned char *codes, int64_t ahead, const s
 
 WEFT__INLINE int64_t ahead_of(const unsigned char *codes, const struct panel *p)
 {
-    return (uintptr_t)codes + AHEAD_BYTES >= p->end ? AHEAD_BYTES + p->skip : AHEAD_BYTES;
+    return (uintptr_t)codes + (uintptr_t)p->ahead >= p->end ? p->ahead + p->skip : p->ahead;
 }
 
 // Among many rows of X the hardware does not read weights far enough ahead. A CPU that does not ask far has no room in its
@@ -207,7 +209,7 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
         const unsigned char *codes = chunk + shape.head_bytes;
         for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++) {
             struct group w;
-            const int64_t ahead = shape.cols < 256 ? ahead_of(codes, &p) : AHEAD_BYTES;
+            const int64_t ahead = shape.cols < 256 ? ahead_of(codes, &p) : p.ahead;
             f.unpack(chunk, codes, g, &head, &w);
             if (f.far && shape.group_bytes == 512 && cols > 2)
                 fetch_by_turns(codes + ahead, &w);
@@ -401,9 +403,12 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
                                                                 WEFT__PACKED_ROWS * panel_bytes);
     for (int64_t row = row0, step; row < row1; row += step) {
         const int64_t left = row1 - row;
-        struct panel p = {call->weight + row / WEFT__PACKED_ROWS * panel_bytes, row,
-                          left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS, end,
-                          call->next ? (int64_t)((uintptr_t)call->next - end) : 0};
+        struct panel p = {call->weight + row / WEFT__PACKED_ROWS * panel_bytes,
+                          row,
+                          left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS,
+                          end,
+                          call->next ? (int64_t)((uintptr_t)call->next - end) : 0,
+                          call->asks_near ? NEXT_BYTES : AHEAD_BYTES};
         step = WEFT__PACKED_ROWS;
         if (few && call->batch == 1) {
             multiply_few(call, p, col, 1, f);

@@ -45,7 +45,7 @@ weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16,
 #define PACK_q8_row1(isa)    NULL
 #define PACK_q8_row2(isa)    NULL
 #define PACK_q8_masked(isa)  NULL
-#define PACK_q8_packed(isa)  weft__linear_pack_##isa
+#define PACK_q8_packed(isa)  weft__linear_pack_avx512vnni
 #define PACK_bf16_panel(isa) NULL
 #define PACK_bf16_lines(isa) NULL
 #define PACK_bf16_rows(isa)  NULL
