@@ -82,7 +82,7 @@ DEVICE void item_end(const struct weft__attention_device_args *args, struct work
     const struct place *at = &work->at;
     if (threadIdx.x == 0 && at->tile > 0 && at->tile + count == at->seq.tiles) {
         work->ended.lengths = at->seq.lengths, work->ended.rows = work->rows;
-        work->ended.first = holders_of(args, at, work->share).first;
+        work->ended.first = first_holder(args, at, work->share);
     }
     item_leave(args, work, count, state, warp, lane, slot_for(args, at, count));
 }
@@ -115,9 +115,14 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     let_next_start();
     if (!args.early)
         wait_for_previous();
-    struct share share;
+    struct share share = {0, 0};
     struct ring ring;
-    struct place at = place_begin(&args, lane, &share);
+    struct place at;
+#if FILLS
+    __shared__ struct filled filled[WARPS];
+    if (!place_fill(&args, lane, &filled[warp], &at))
+#endif
+        at = place_begin(&args, lane, &share);
     if (at.left == 0) { // who waits for this launch waits for the one before it
         wait_for_previous();
         return;
