@@ -331,7 +331,7 @@ static void case_filled(void)
     static int32_t lens[3][MOST_SEQS], table[MOST];
     for (int32_t i = 0; i < MOST_SEQS; i++) {
         lens[0][i] = i == 3 ? 7800 : i < 12 ? 100 + 13 * i : 1;
-        lens[1][i] = i == 0 ? 2900 : i == 37 ? 8192 : i % 3 == 0 ? 90 : 17;
+        lens[1][i] = i == 0 ? 4100 : i == 37 ? 8192 : i % 3 == 0 ? 90 : 17;
         lens[2][i] = i == 5 || i == 6 || i == 39 ? 2500 + 300 * i % 1000 : 4 * i + 1;
     }
     setenv("STANDIN_SMS", "4", 1);

@@ -9,16 +9,6 @@
 #include "src/kernels/attention/attention_decode.cuh"
 #if WEFT_CLUSTERS > 1
 #include "src/kernels/attention/attention_gather.cuh"
-#if KEEPS_PAGES
-#define PAGES_ASK const struct asked_pages first = pages_ask(&args)
-#define PAGES_KEEP pages_keep(&args, &first)
-#endif
-#endif
-#ifndef PAGES_ASK
-#define PAGES_ASK
-#define PAGES_KEEP
-#endif
-#if WEFT_CLUSTERS > 1
 
 DEVICE int32_t cluster_of_head(const struct weft__attention_device_args *args)
 {
@@ -82,15 +72,19 @@ extern "C" __global__ void __launch_bounds__(WARPS *WARP, WEFT_BLOCKS)
     let_next_start();
     if (!args.early)
         wait_for_previous();
-    PAGES_ASK;
     const struct place at = place_of_block(&args, rank);
     if (at.seq.items == 0) { // who waits for this launch waits for the one before it
         wait_for_previous();
         return;
     }
+    const struct rows rows = rows_of(&args, &at);
+    if (threadIdx.x == 0) {
+        work.at = at, work.rows = rows;
+        work.by_all = keys_by_all(&args, at.seq.lengths, row_at(&args, rows, 0).token,
+                                  row_at(&args, rows, rows.count - 1).token);
+    }
     if (lane == 0)
         asked[warp] = at;
-    PAGES_KEEP;
     __syncwarp();
     struct ring ring;
     ring_begin(&args, &ring, &asked[warp], barriers, warp, lane);
@@ -98,12 +92,6 @@ extern "C" __global__ void __launch_bounds__(WARPS *WARP, WEFT_BLOCKS)
         if (args.early && ring.tile < ring.last && !ring_is_old(&ring))
             wait_for_previous();
         ring_ask(&args, &ring);
-    }
-    const struct rows rows = rows_of(&args, &at);
-    if (threadIdx.x == 0) {
-        work.at = at, work.rows = rows;
-        work.by_all = keys_by_all(&args, at.seq.lengths, row_at(&args, rows, 0).token,
-                                  row_at(&args, rows, rows.count - 1).token);
     }
     if (WEFT_CLUSTERS <= 1)
         cluster_arrive(); // the block is there and may be sent pieces

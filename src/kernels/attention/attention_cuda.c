@@ -4,7 +4,6 @@
 // A run is up to three launches: counters to zero, decode for sequences of few rows (queries times the query heads of
 // a KV head), prefill for the others. Plans with no more queries than sequences have decode alone.
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "src/kernels/attention/attention_plan_cuda.h"
 
@@ -177,10 +176,6 @@ static weft_status plan_packed(const weft_attention_desc *desc,
     }
     launch->end_tiles =
         weft__attention_tiles_of(desc, WEFT__ATTENTION_KEYS, launch->thresholds.end_bytes);
-    if (getenv("TRY_END"))
-        launch->end_tiles = atoi(getenv("TRY_END"));
-    if (getenv("TRY_MERGE") && desc->max_seqs > 1)
-        launch->merge_tiles = atoi(getenv("TRY_MERGE"));
     choice->narrow = weft__attention_narrows(desc);
     constants.WEFT_STAGES = stages, constants.WEFT_KEYS = WEFT__ATTENTION_KEYS;
     constants.WEFT_M = launch->few_rows / WEFT__ATTENTION_ROWS;

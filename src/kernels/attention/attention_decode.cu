@@ -120,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     struct place at;
 #if FILLS
     __shared__ struct filled filled[WARPS];
-    if (!place_fill(&args, lane, &filled[warp], &at))
+    if (!place_fill(&args, lane, &filled[warp], &at, &share))
 #endif
         at = place_begin(&args, lane, &share);
     if (at.left == 0) { // who waits for this launch waits for the one before it
@@ -137,6 +137,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
         asked[warp] = at;
     __syncwarp();
     ring_begin(&args, &ring, &asked[warp], barriers, warp, lane);
+#pragma unroll 1
     for (int32_t i = 0; i < WEFT_STAGES; i++) {
         if (args.early && !ring_is_old(&ring))
             wait_for_previous();

@@ -52,16 +52,25 @@ DEVICE int32_t seqs_of(const struct weft__attention_device_args *args)
     return args->num_seqs_at ? min(*args->num_seqs_at, args->num_seqs) : args->num_seqs;
 }
 
-DEVICE struct sequence sequence_of(const struct weft__attention_device_args *args, int32_t index)
+// Lengths of sequence `index`, and its pages on the same trip to memory.
+DEVICE struct lengths lengths_of(const struct weft__attention_device_args *args, int32_t index,
+                                 const int32_t **pages)
 {
     struct lengths lengths = {index, 0, 0, 0};
-    const int32_t *pages = NULL;
+    *pages = NULL;
     if (index < seqs_of(args)) {
         lengths.first_token = args->cu_q_lens[index];
         lengths.q_len = args->cu_q_lens[index + 1] - lengths.first_token;
         lengths.kv_len = args->kv_lens[index];
-        pages = pages_of(args, index); // on the same trip to memory
+        *pages = pages_of(args, index);
     }
+    return lengths;
+}
+
+DEVICE struct sequence sequence_of(const struct weft__attention_device_args *args, int32_t index)
+{
+    const int32_t *pages;
+    const struct lengths lengths = lengths_of(args, index, &pages);
     struct sequence s = sequence_from(args, lengths);
     s.pages = pages;
     return s;

@@ -1,50 +1,42 @@
 // SPDX-License-Identifier: MIT
-// Equal shares without an end that is waited for, where a run has many items that are a fraction of a share and some that are more: a
-// block has items of the former whole, and fills its share up with tiles of the latter, which it reads first. So states that others
-// merge are handed on when their blocks have whole items yet to read, and no short item is cut.
+// The division of a decode run of up to 64 sequences (attention_divide.cuh), found on one trip to memory; and filled shares: equal ones without
+// an end that is waited for, where a run has many items that are a fraction of a share and some that are more. A block has items of the former
+// whole, and fills its share up with tiles of the latter, which it reads first. So states that others merge are handed on when
+// their blocks have whole items yet to read, and no short item is cut.
 //
 //      long items' list     | 0   | 1         | 2     | ...    block i's part: i * each - P(i) to (i + 1) * each - P(i + 1)
 //      short items' list      0 0 0 | 1 1 | 2 2 2 |   ...      whole items: those that begin from P(i) to before P(i + 1)
 //
-// P(i): where the first short item begins that begins at or behind block i's even part of their list.
+// P(i): where the first short item begins that begins at or behind block i's even part of their list. Where shares are not filled all items
+// are in the first list.
 #ifndef WEFT_KERNELS_ATTENTION_FILLED_CUH
 #define WEFT_KERNELS_ATTENTION_FILLED_CUH
 
 #include "src/kernels/attention/attention_divide.cuh"
 
-enum { FILLED_GROUPS = 2 }; // of 32 sequences
+enum { FILLED_GROUPS = 2, FILLED_SEQS = FILLED_GROUPS * WARP };
 
 // A filled share, of a warp, in shared memory.
 struct filled {
-    struct place items;            // the first of its whole items; left 0: it has none
+    struct place items;                 // the first of its whole items; left 0: it has none
     uint32_t of_kind[2][FILLED_GROUPS]; // sequences of long items, of short ones
-    int32_t first;                 // the block in which its first long item begins, where that ends in the share
+    int32_t first; // the block in which its first long item begins, where that ends in the share
 };
 
 // A list of items, of sequences 32 g + lane.
 struct fill_list {
-    int32_t cost[FILLED_GROUPS], items[FILLED_GROUPS]; // of an item; 0: of none
-    int32_t sum[FILLED_GROUPS];                        // of all up to the lane's
-    int32_t total;
+    uint32_t cost[FILLED_GROUPS], items[FILLED_GROUPS]; // of an item; items 0: none
+    uint32_t sum[FILLED_GROUPS];                        // of all up to the lane's
+    uint32_t total;
 };
-
-DEVICE void fill_sum(struct fill_list *list, int32_t lane)
-{
-    list->total = 0;
-#pragma unroll
-    for (int32_t g = 0; g < FILLED_GROUPS; g++) {
-        list->sum[g] = list->total + scan_sum(list->cost[g] * list->items[g], lane);
-        list->total = __shfl_sync(0xffffffffu, list->sum[g], WARP - 1);
-    }
-}
 
 // Where a point of a list lies: whose it is, and where that sequence's items begin.
 struct fill_point {
     int32_t group, lane; // group FILLED_GROUPS: behind the list
-    int32_t begin, cost, items;
+    uint32_t begin, cost, items;
 };
 
-DEVICE struct fill_point fill_find(const struct fill_list *list, int32_t at)
+DEVICE struct fill_point fill_find(const struct fill_list *list, uint32_t at)
 {
     struct fill_point point = {FILLED_GROUPS, 0, list->total, 1, 0};
 #pragma unroll
@@ -60,12 +52,18 @@ DEVICE struct fill_point fill_find(const struct fill_list *list, int32_t at)
     return point;
 }
 
-// P(number) of `blocks`.
-DEVICE int32_t fill_begin(const struct fill_list *shorts, int32_t number, int32_t blocks)
+// What a run's lists and shares are.
+struct fill {
+    struct fill_list longs, shorts;
+    uint32_t blocks, each;             // of a file; the work of each
+    uint32_t shorts_each, shorts_rest; // of a block; what is left over
+};
+
+// P(number).
+DEVICE uint32_t fill_begin(const struct fill *fill, uint32_t number)
 {
-    const int32_t each = shorts->total / blocks, rest = shorts->total - each * blocks;
-    const int32_t even = number * each + min(number, rest);
-    const struct fill_point point = fill_find(shorts, even);
+    const uint32_t even = number * fill->shorts_each + min(number, fill->shorts_rest);
+    const struct fill_point point = fill_find(&fill->shorts, even);
     return point.begin +
            min((even - point.begin + point.cost - 1) / point.cost, point.items) * point.cost;
 }
@@ -73,125 +71,184 @@ DEVICE int32_t fill_begin(const struct fill_list *shorts, int32_t number, int32_
 // The place at `begin` of a list.
 DEVICE struct place fill_place(const struct weft__attention_device_args *args,
                                const struct sequence own[FILLED_GROUPS],
-                               const struct fill_list *list, int32_t begin)
+                               const struct fill_list *list, uint32_t begin)
 {
     struct place at;
     const struct fill_point point = fill_find(list, begin);
     const struct sequence group = point.group > 0 ? own[1] : own[0];
+    const uint32_t skipped = begin - point.begin, item = skipped / point.cost;
     at.seq = sequence_shuffle(&group, point.lane);
-    const int32_t item = (begin - point.begin) / point.cost;
-    at.tile = begin - point.begin - item * point.cost;
-    at.row_tile = item / args->heads_each;
+    at.tile = (int32_t)(skipped - item * point.cost);
+    at.row_tile = args->heads_each == 1 ? (int32_t)item : (int32_t)item / args->heads_each;
     at.kv_head =
-        (item - at.row_tile * args->heads_each) * args->heads_abreast + file_of_block(args);
+        ((int32_t)item - at.row_tile * args->heads_each) * args->heads_abreast + file_of_block(args);
     return at;
 }
 
-// The sequences, short items' list and the other.
+// The sequences and both lists; sums are made of all items at first. One copy of the text, whose second round is behind no trip to memory.
 DEVICE void fill_lists(const struct weft__attention_device_args *args, int32_t lane,
-                       struct sequence own[FILLED_GROUPS], struct fill_list lists[2],
+                       struct sequence own[FILLED_GROUPS], struct fill *fill,
                        struct filled *filled)
 {
+    const int32_t *pages[FILLED_GROUPS];
+    struct lengths lengths[FILLED_GROUPS];
+    uint32_t all = 0, shorts = 0;
 #pragma unroll
     for (int32_t g = 0; g < FILLED_GROUPS; g++)
-        own[g] = sequence_of(args, g * WARP + lane);
-#pragma unroll
-    for (int32_t kind = 0; kind < 2; kind++) {
-#pragma unroll
-        for (int32_t g = 0; g < FILLED_GROUPS; g++) {
-            const bool is = own[g].items > 0 && (own[g].tiles * KEYS <= WHOLE_KEYS) == (kind > 0);
-            const uint32_t all = __ballot_sync(0xffffffffu, is);
-            lists[kind].items[g] = is ? own[g].items : 0;
-            lists[kind].cost[g] =
-                is ? own[g].tiles + args->end_tiles + (kind ? 0 : args->merge_tiles) : 0;
-            if (lane == 0)
-                filled->of_kind[kind][g] = all;
-        }
-        fill_sum(&lists[kind], lane);
-    }
-}
-
-// A block's share of both lists: long items from `begin` to `end`, short ones from `from` to `to`; the block in which the item at
-// `begin` begins, if that is one before.
-struct fill_share {
-    int32_t begin, end, from, to;
-    int32_t first;
-};
-
-// Of block `number` of `blocks`, each with `each` of the work. One copy of P's text looks for all of it.
-DEVICE struct fill_share fill_share_of(const struct fill_list *longs,
-                                       const struct fill_list *shorts, int32_t each,
-                                       int32_t number, int32_t blocks)
-{
-    struct fill_share share = {0, 0, 0, 0, 0};
-    int32_t item = 0, last = number; // the list's place that block `first` has; none behind block `last`
+        lengths[g] = lengths_of(args, g * WARP + lane, &pages[g]);
 #pragma unroll 1
-    for (int32_t i = 0, of = number;; i++) {
-        const int32_t begin = fill_begin(shorts, of, blocks);
-        if (i == 0) {
-            share.from = begin, of = number + 1;
-            continue;
+    for (int32_t g = 0; g < FILLED_GROUPS; g++) {
+        struct sequence seq = sequence_from(args, g ? lengths[1] : lengths[0]);
+        seq.pages = g ? pages[1] : pages[0];
+        const bool is_short = seq.tiles * KEYS <= WHOLE_KEYS;
+        const uint32_t cost = (uint32_t)(seq.tiles + args->end_tiles), items = (uint32_t)seq.items,
+                       short_items = is_short ? items : 0;
+        all += (uint32_t)scan_sum((int32_t)(cost * items), lane);
+        shorts += (uint32_t)scan_sum((int32_t)(cost * short_items), lane);
+        const uint32_t some = __ballot_sync(0xffffffffu, items > 0);
+        const uint32_t short_ones = __ballot_sync(0xffffffffu, short_items > 0);
+        if (lane == 0)
+            filled->of_kind[0][g] = some & ~short_ones, filled->of_kind[1][g] = short_ones;
+#pragma unroll
+        for (int32_t i = 0; i < FILLED_GROUPS; i++) {
+            if (i != g)
+                continue;
+            own[i] = seq;
+            fill->longs.cost[i] = fill->shorts.cost[i] = cost;
+            fill->longs.items[i] = items, fill->shorts.items[i] = short_items;
+            fill->longs.sum[i] = all, fill->shorts.sum[i] = shorts;
         }
-        if (i == 1) {
-            share.to = begin;
-            share.begin = min(number * each - share.from, longs->total);
-            share.end = min((number + 1) * each - begin, longs->total);
-            const struct fill_point point = fill_find(longs, share.begin);
-            item = share.begin - (share.begin - point.begin) % point.cost;
-        } else if (of * each - begin > item) {
-            last = of - 1;
-        } else {
-            share.first = of;
-        }
-        if (share.first >= last)
-            return share;
-        of = (share.first + last) / 2 + 1;
+        all = __shfl_sync(0xffffffffu, all, WARP - 1);
+        shorts = __shfl_sync(0xffffffffu, shorts, WARP - 1);
     }
+    fill->longs.total = all, fill->shorts.total = shorts;
 }
 
-// The block's share, filled up. False where the run's shares had better not be: no item is short, or long ones are too few to make shares of
-// whole items equal.
+// What an item of a list counts for at most, 0: there is none.
+DEVICE uint32_t fill_most(const struct fill_list *list)
+{
+    uint32_t most = 0;
+#pragma unroll
+    for (int32_t g = 0; g < FILLED_GROUPS; g++)
+        most = max(most, list->items[g] > 0 ? list->cost[g] : 0);
+    return warp_most(most);
+}
+
+// Shares are filled where there are short items, and long ones enough for every block to have a tile for each warp of them beside whole ones.
+DEVICE bool fill_serves(const struct weft__attention_device_args *args, struct fill *fill,
+                        uint32_t most, int32_t lane)
+{
+    if (fill->shorts.total == 0 || fill->shorts.total == fill->longs.total)
+        return false;
+    fill->shorts_each = fill->shorts.total / fill->blocks;
+    fill->shorts_rest = fill->shorts.total - fill->shorts_each * fill->blocks;
+    if (fill->shorts_each + 1 + most + (uint32_t)args->min_share > fill->each)
+        return false;
+    const uint32_t merge = (uint32_t)args->end_tiles;
+    uint32_t items = 0;
+#pragma unroll
+    for (int32_t g = 0; g < FILLED_GROUPS; g++) {
+        fill->longs.items[g] -= fill->shorts.items[g], fill->longs.cost[g] += merge;
+        const uint32_t sum = items + (uint32_t)scan_sum((int32_t)fill->longs.items[g], lane);
+        fill->longs.sum[g] += sum * merge - fill->shorts.sum[g];
+        items = __shfl_sync(0xffffffffu, sum, WARP - 1);
+    }
+    const uint32_t total = fill->longs.total + items * merge;
+    fill->each = (total + fill->blocks - 1) / fill->blocks;
+    fill->longs.total = total - fill->shorts.total;
+    return true;
+}
+
+// Where all items are short (place_begin()): is each a block's own? Then it counts for one. Where they are alike, shares may end where items do.
+DEVICE bool fill_whole(struct fill *fill, uint32_t most, int32_t lane)
+{
+    struct fill_list *const list = &fill->longs;
+    const uint32_t items = (uint32_t)warp_total((int32_t)(list->items[0] + list->items[1]));
+    const uint32_t of_block = (items + fill->blocks - 1) / fill->blocks;
+    if (items > fill->blocks || 2 * most > 3 * fill->each) {
+        if (most * items == list->total && 8 * of_block * most <= 9 * fill->each)
+            fill->each = of_block * most;
+        return false;
+    }
+    list->total = 0, fill->each = 1;
+#pragma unroll
+    for (int32_t g = 0; g < FILLED_GROUPS; g++) {
+        list->cost[g] = 1;
+        list->sum[g] = list->total + (uint32_t)scan_sum((int32_t)list->items[g], lane);
+        list->total = __shfl_sync(0xffffffffu, list->sum[g], WARP - 1);
+    }
+    return true;
+}
+
+// The block of the file that has place `point` of the long items' list, `number` or one before it.
+DEVICE int32_t fill_holder(const struct fill *fill, uint32_t point, uint32_t number)
+{
+    uint32_t first = 0, last = number;
+#pragma unroll 1
+    while (first < last) {
+        const uint32_t middle = (first + last) / 2 + 1;
+        if (middle * fill->each - fill_begin(fill, middle) > point)
+            last = middle - 1;
+        else
+            first = middle;
+    }
+    return (int32_t)first;
+}
+
+// The block's share. False: of more sequences, or in chunks, it is place_begin() that finds it.
 DEVICE bool place_fill(const struct weft__attention_device_args *args, int32_t lane,
-                       struct filled *filled, struct place *at)
+                       struct filled *filled, struct place *at, struct share *share)
 {
-    if (in_chunks(args) || args->num_seqs > FILLED_GROUPS * WARP || args->num_seqs < 2)
+    if (in_chunks(args) || args->num_seqs > FILLED_SEQS)
         return false;
-    const int32_t blocks = (int32_t)gridDim.x / files_of(args);
     struct sequence own[FILLED_GROUPS];
-    struct fill_list lists[2];
-    fill_lists(args, lane, own, lists, filled);
-    const struct fill_list *const longs = &lists[0], *const shorts = &lists[1];
-    const int32_t most = (int32_t)warp_most((uint32_t)max(shorts->cost[0], shorts->cost[1]));
-    const int32_t each =
-        max((longs->total + shorts->total + blocks - 1) / blocks, args->min_share);
-    // every part of a long item has a tile for each warp
-    if (shorts->total == 0 || shorts->total / blocks + 1 + most + args->min_share > each)
-        return false;
-    const struct fill_share share =
-        fill_share_of(longs, shorts, each, number_of_block(args), blocks);
+    struct fill fill;
+    fill.blocks = gridDim.x / (uint32_t)files_of(args);
+    fill_lists(args, lane, own, &fill, filled);
+    fill.each = max((fill.longs.total + fill.blocks - 1) / fill.blocks, (uint32_t)args->min_share);
+    const uint32_t number = (uint32_t)number_of_block(args), most = fill_most(&fill.shorts);
+    const bool fills = fill_serves(args, &fill, most, lane);
+    const bool whole = !fills && fill.shorts.total == fill.longs.total && most > 0 &&
+                       fill_whole(&fill, most, lane);
+    uint32_t from = 0, to = 0;
 #pragma unroll 1
-    for (int32_t kind = 1; kind >= 0; kind--) {
-        struct fill_list list = kind ? *shorts : *longs;
-        const int32_t left = kind ? share.to - share.from : share.end - share.begin;
+    for (uint32_t i = 0; fills && i < 2; i++)
+        from = to, to = fill_begin(&fill, number + i);
+    const uint32_t begin = min(number * fill.each - from, fill.longs.total),
+                   end = min((number + 1) * fill.each - to, fill.longs.total);
+    share->each = (int32_t)fill.each, share->end = (int32_t)end;
+    at->left = 0;
+#pragma unroll 1
+    for (int32_t kind = fills; kind >= 0; kind--) {
+        const struct fill_list list = kind ? fill.shorts : fill.longs;
+        const uint32_t left = kind ? to - from : end - begin;
         if (kind == 0 && left == 0)
             break;
-        *at = fill_place(args, own, &list, kind ? share.from : share.begin);
-        at->left = left, at->whole = kind, at->filled = filled;
+        *at = fill_place(args, own, &list, kind ? from : begin);
+        at->left = (int32_t)left, at->whole = kind, at->filled = fills ? filled : NULL;
         if (kind && lane == 0)
-            filled->items = *at, filled->first = share.first;
+            filled->items = *at;
+    }
+    if (whole && at->left > 0)
+        at->left = at->seq.tiles;
+    if (fills && !at->whole && at->tile > 0 && at->tile < at->seq.tiles &&
+        at->tile + at->left >= at->seq.tiles) {
+        const int32_t first = fill_holder(&fill, begin - (uint32_t)at->tile, number);
+        if (lane == 0)
+            filled->first = first;
     }
     __syncwarp();
-    if (!at->whole && at->tile >= at->seq.tiles) { // within an end: back to where it begins, and over it
+    if (at->left > 0 && at->tile >= at->seq.tiles) { // within an end: back to where it begins, and over it
         at->left += at->tile - at->seq.tiles, at->tile = at->seq.tiles;
         place_advance(args, at, 0);
     }
     return true;
 }
 
-// What the end of the place's item counts for: of one that several blocks share, its merge besides.
+// What the end of the place's item counts for: of one that is merged of many parts, twice what others' do.
 DEVICE int32_t end_of(const struct weft__attention_device_args *args, const struct place *at)
 {
-    return args->end_tiles + (at->filled && !at->whole ? args->merge_tiles : 0);
+    return args->end_tiles << (at->filled && !at->whole);
 }
 
 // A filled share's long part is over: its whole items follow, if there are any.

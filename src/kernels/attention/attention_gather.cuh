@@ -26,15 +26,14 @@ DEVICE float *gathered_state(float *place, int32_t row)
     return place + ROWS * DIM + 2 * row;
 }
 
-// The states of the block's warps become one, which leaves: two columns of a row a thread where threads are many, or four.
+// The states of the block's warps become one, which leaves: four columns of a row a thread.
 DEVICE void state_send(struct rows rows, float *place)
 {
-    enum { PAIRS = WARPS > 8 ? 1 : 2 };
 #pragma unroll 1
-    for (int32_t i = (int32_t)threadIdx.x; i < rows.count * (DIM / 2 / PAIRS); i += WARPS * WARP) {
-        const int32_t row = i / (DIM / 2 / PAIRS), d = i % (DIM / 2 / PAIRS) * 2 * PAIRS;
+    for (int32_t i = (int32_t)threadIdx.x; i < rows.count * (DIM / 4); i += WARPS * WARP) {
+        const int32_t row = i / (DIM / 4), d = i % (DIM / 4) * 4;
         float largest = NEGATIVE_INFINITY, sum = 0;
-        float2 value[PAIRS] = {};
+        float4 value = make_float4(0, 0, 0, 0);
 #pragma unroll
         for (int32_t w = 0; w < WARPS; w++)
             largest = fmaxf(largest, shared_state(w, row, rows.count)[DIM]);
@@ -42,17 +41,13 @@ DEVICE void state_send(struct rows rows, float *place)
         for (int32_t w = 0; w < WARPS; w++) {
             const float *state = shared_state(w, row, rows.count);
             const float factor = weight_of(state[DIM], largest);
+            const float4 x = *(const float4 *)(state + d);
             sum += factor * state[DIM + 1];
-#pragma unroll
-            for (int32_t k = 0; k < PAIRS; k++) {
-                const float2 x = *(const float2 *)(state + d + 2 * k);
-                value[k].x += factor * x.x, value[k].y += factor * x.y;
-            }
+            value.x += factor * x.x, value.y += factor * x.y;
+            value.z += factor * x.z, value.w += factor * x.w;
         }
-        if (PAIRS > 1)
-            send_pairs(place + row * DIM + d, pair_of(value[0]), pair_of(value[PAIRS - 1]));
-        else
-            send_pair(place + row * DIM + d, pair_of(value[0]));
+        send_pairs(place + row * DIM + d, pair_of(make_float2(value.x, value.y)),
+                   pair_of(make_float2(value.z, value.w)));
         if (d == 0)
             send_pair(gathered_state(place, row), pair_of(make_float2(largest, sum)));
     }

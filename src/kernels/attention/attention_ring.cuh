@@ -25,39 +25,6 @@ enum {
 
 static_assert(KEYS == 16, "a lane has one key of a tile");
 
-#if KEEPS_PAGES
-// The first pages of a batch's first sequence, which come on the trip of its length.
-enum { PAGES_EACH = 2, PAGES_KEPT = PAGES_EACH * WARPS * WARP };
-struct asked_pages {
-    int32_t of[PAGES_EACH];
-};
-
-DEVICE int32_t *shared_pages()
-{
-    __shared__ int32_t pages[PAGES_KEPT];
-    return pages;
-}
-
-DEVICE struct asked_pages pages_ask(const struct weft__attention_device_args *args)
-{
-    struct asked_pages asked;
-#pragma unroll
-    for (int32_t i = 0; i < PAGES_EACH; i++) {
-        const int32_t at = i * WARPS * WARP + (int32_t)threadIdx.x;
-        asked.of[i] = at < args->first_pages ? __ldcg(args->page_table + at) : 0;
-    }
-    return asked;
-}
-
-DEVICE void pages_keep(const struct weft__attention_device_args *, const struct asked_pages *asked)
-{
-#pragma unroll
-    for (int32_t i = 0; i < PAGES_EACH; i++)
-        shared_pages()[i * WARPS * WARP + threadIdx.x] = asked->of[i];
-    __syncthreads();
-}
-#endif
-
 struct ring {
     struct place *at; // the item that is asked for, in shared memory; left counts the block's tiles
     int32_t tile;     // the warp's next tile of it
@@ -111,13 +78,6 @@ DEVICE void ring_pages(const struct weft__attention_device_args *args, struct ri
     const int32_t tile = ring->tile + ring->lane * WARPS;
     // of a page's sixteen keys, one that is seen
     const int32_t key = max(ring_first(ring, tile, 0), ring->first_key);
-#if KEEPS_PAGES
-    const int32_t known = min(args->first_pages, (int32_t)PAGES_KEPT);
-    if ((ring->end_key - 1) / PAGE < known) {
-        ring->page = tile < ring->last && ring_sees(ring, key) ? shared_pages()[key / PAGE] : 0;
-        return;
-    }
-#endif
     ring->page =
         tile < ring->last && ring_sees(ring, key) ? ring->pages[place_of(args, key) / PAGE] : 0;
 }
