@@ -176,6 +176,8 @@ static weft_status plan_packed(const weft_attention_desc *desc,
     }
     launch->end_tiles =
         weft__attention_tiles_of(desc, WEFT__ATTENTION_KEYS, launch->thresholds.end_bytes);
+    launch->handed_tiles =
+        weft__attention_tiles_of(desc, WEFT__ATTENTION_KEYS, launch->thresholds.merge_bytes);
     choice->narrow = weft__attention_narrows(desc);
     constants.WEFT_STAGES = stages, constants.WEFT_KEYS = WEFT__ATTENTION_KEYS;
     constants.WEFT_M = launch->few_rows / WEFT__ATTENTION_ROWS;

@@ -65,6 +65,7 @@ struct weft__attention_cuda_launch {
     int32_t splits, chunk_tiles;                 // attention_device.h
     int32_t chunks_most;                         // of an item, 0: equal shares
     int32_t end_tiles, merge_tiles;              // attention_device.h
+    int32_t handed_tiles;                        // merge_tiles of equal shares
     int32_t most_rows; // queries of all sequences times the heads of a KV head
     bool any;
     uint32_t blocks, shared_bytes; // as many as are resident, or the chunks that there may be

@@ -120,9 +120,10 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     const double *turns;                // per position, of every pair
     float turn_factor;
     // Behind all others, so that the machine code of kernels that read neither is what it was (NOTES.md).
-    int32_t merge_tiles; // several clusters: tiles that a block which merges has less than others
-    int32_t boxed;       // prefill by warpgroups: the maps say where the cache lies
-    int32_t set_keys;    // prefill: 64s of keys that L2 holds while others are read
+    int32_t
+        merge_tiles; // several clusters, filled shares: tiles that a block which merges has less than others
+    int32_t boxed;    // prefill by warpgroups: the maps say where the cache lies
+    int32_t set_keys; // prefill: 64s of keys that L2 holds while others are read
 };
 
 // Planes whose heads may lie in pieces.

@@ -80,103 +80,122 @@ DEVICE struct place fill_place(const struct weft__attention_device_args *args,
     at.seq = sequence_shuffle(&group, point.lane);
     at.tile = (int32_t)(skipped - item * point.cost);
     at.row_tile = args->heads_each == 1 ? (int32_t)item : (int32_t)item / args->heads_each;
-    at.kv_head =
-        ((int32_t)item - at.row_tile * args->heads_each) * args->heads_abreast + file_of_block(args);
+    at.kv_head = ((int32_t)item - at.row_tile * args->heads_each) * args->heads_abreast +
+                 file_of_block(args);
     return at;
 }
 
-// The sequences and both lists; sums are made of all items at first. One copy of the text, whose second round is behind no trip to memory.
-DEVICE void fill_lists(const struct weft__attention_device_args *args, int32_t lane,
-                       struct sequence own[FILLED_GROUPS], struct fill *fill,
-                       struct filled *filled)
+// The sequences, and all items as a list. One copy of the text, whose second round, if there is one, is behind no trip to memory.
+DEVICE void fill_list_all(const struct weft__attention_device_args *args, int32_t lane,
+                          struct sequence own[FILLED_GROUPS], struct fill_list *list)
 {
     const int32_t *pages[FILLED_GROUPS];
     struct lengths lengths[FILLED_GROUPS];
-    uint32_t all = 0, shorts = 0;
+    list->total = 0;
 #pragma unroll
-    for (int32_t g = 0; g < FILLED_GROUPS; g++)
-        lengths[g] = lengths_of(args, g * WARP + lane, &pages[g]);
-#pragma unroll 1
     for (int32_t g = 0; g < FILLED_GROUPS; g++) {
+        lengths[g] = lengths_of(args, g * WARP + lane, &pages[g]);
+        own[g].items = 0, own[g].tiles = 0;
+        list->cost[g] = 1, list->items[g] = 0, list->sum[g] = 0;
+    }
+#pragma unroll 1
+    for (int32_t g = 0; g * WARP < args->num_seqs; g++) {
         struct sequence seq = sequence_from(args, g ? lengths[1] : lengths[0]);
         seq.pages = g ? pages[1] : pages[0];
-        const bool is_short = seq.tiles * KEYS <= WHOLE_KEYS;
-        const uint32_t cost = (uint32_t)(seq.tiles + args->end_tiles), items = (uint32_t)seq.items,
-                       short_items = is_short ? items : 0;
-        all += (uint32_t)scan_sum((int32_t)(cost * items), lane);
-        shorts += (uint32_t)scan_sum((int32_t)(cost * short_items), lane);
-        const uint32_t some = __ballot_sync(0xffffffffu, items > 0);
-        const uint32_t short_ones = __ballot_sync(0xffffffffu, short_items > 0);
-        if (lane == 0)
-            filled->of_kind[0][g] = some & ~short_ones, filled->of_kind[1][g] = short_ones;
+        const uint32_t cost = (uint32_t)(seq.tiles + args->end_tiles), items = (uint32_t)seq.items;
+        const uint32_t sum = list->total + (uint32_t)scan_sum((int32_t)(cost * items), lane);
 #pragma unroll
-        for (int32_t i = 0; i < FILLED_GROUPS; i++) {
-            if (i != g)
-                continue;
-            own[i] = seq;
-            fill->longs.cost[i] = fill->shorts.cost[i] = cost;
-            fill->longs.items[i] = items, fill->shorts.items[i] = short_items;
-            fill->longs.sum[i] = all, fill->shorts.sum[i] = shorts;
-        }
-        all = __shfl_sync(0xffffffffu, all, WARP - 1);
-        shorts = __shfl_sync(0xffffffffu, shorts, WARP - 1);
+        for (int32_t i = 0; i < FILLED_GROUPS; i++)
+            if (i == g)
+                own[i] = seq, list->cost[i] = cost, list->items[i] = items, list->sum[i] = sum;
+        list->total = __shfl_sync(0xffffffffu, sum, WARP - 1);
     }
-    fill->longs.total = all, fill->shorts.total = shorts;
 }
 
-// What an item of a list counts for at most, 0: there is none.
-DEVICE uint32_t fill_most(const struct fill_list *list)
+// Sums of a list whose items and their costs are known.
+DEVICE void fill_sum(struct fill_list *list, int32_t lane)
 {
-    uint32_t most = 0;
+    list->total = 0;
+#pragma unroll
+    for (int32_t g = 0; g < FILLED_GROUPS; g++) {
+        list->sum[g] =
+            list->total + (uint32_t)scan_sum((int32_t)(list->cost[g] * list->items[g]), lane);
+        list->total = __shfl_sync(0xffffffffu, list->sum[g], WARP - 1);
+    }
+}
+
+// Of short items: how many there are, what they count for, and one of them at most.
+struct fill_shorts {
+    uint32_t items, total, most;
+};
+
+DEVICE bool fill_is_short(const struct sequence *own)
+{
+    return own->items > 0 && own->tiles * KEYS <= WHOLE_KEYS;
+}
+
+DEVICE struct fill_shorts fill_shorts_of(const struct sequence own[FILLED_GROUPS],
+                                         const struct fill_list *list)
+{
+    uint32_t items = 0, total = 0, most = 0;
 #pragma unroll
     for (int32_t g = 0; g < FILLED_GROUPS; g++)
-        most = max(most, list->items[g] > 0 ? list->cost[g] : 0);
-    return warp_most(most);
+        if (fill_is_short(&own[g])) {
+            items += list->items[g], total += list->cost[g] * list->items[g];
+            most = max(most, list->cost[g]);
+        }
+    const struct fill_shorts shorts = {(uint32_t)warp_total((int32_t)items),
+                                       (uint32_t)warp_total((int32_t)total), warp_most(most)};
+    return shorts;
 }
 
 // Shares are filled where there are short items, and long ones enough for every block to have a tile for each warp of them beside whole ones.
-DEVICE bool fill_serves(const struct weft__attention_device_args *args, struct fill *fill,
-                        uint32_t most, int32_t lane)
+DEVICE bool fill_serves(const struct weft__attention_device_args *args, const struct fill *fill,
+                        struct fill_shorts shorts)
 {
-    if (fill->shorts.total == 0 || fill->shorts.total == fill->longs.total)
-        return false;
-    fill->shorts_each = fill->shorts.total / fill->blocks;
-    fill->shorts_rest = fill->shorts.total - fill->shorts_each * fill->blocks;
-    if (fill->shorts_each + 1 + most + (uint32_t)args->min_share > fill->each)
-        return false;
-    const uint32_t merge = (uint32_t)args->end_tiles;
-    uint32_t items = 0;
+    return shorts.total > 0 && shorts.total < fill->longs.total &&
+           shorts.total / fill->blocks + 1 + shorts.most + (uint32_t)args->min_share <= fill->each;
+}
+
+// The list of all items becomes two. That states are merged counts as well.
+DEVICE void fill_split(const struct weft__attention_device_args *args,
+                       const struct sequence own[FILLED_GROUPS], int32_t lane, struct fill *fill,
+                       struct filled *filled)
+{
+    struct fill_list *const longs = &fill->longs, *const shorts = &fill->shorts;
 #pragma unroll
     for (int32_t g = 0; g < FILLED_GROUPS; g++) {
-        fill->longs.items[g] -= fill->shorts.items[g], fill->longs.cost[g] += merge;
-        const uint32_t sum = items + (uint32_t)scan_sum((int32_t)fill->longs.items[g], lane);
-        fill->longs.sum[g] += sum * merge - fill->shorts.sum[g];
-        items = __shfl_sync(0xffffffffu, sum, WARP - 1);
+        const bool is_short = fill_is_short(&own[g]);
+        const uint32_t some = __ballot_sync(0xffffffffu, own[g].items > 0),
+                       short_ones = __ballot_sync(0xffffffffu, is_short);
+        if (lane == 0)
+            filled->of_kind[0][g] = some & ~short_ones, filled->of_kind[1][g] = short_ones;
+        shorts->cost[g] = longs->cost[g], shorts->items[g] = is_short ? longs->items[g] : 0;
+        longs->cost[g] += (uint32_t)args->merge_tiles;
+        longs->items[g] = is_short ? 0 : longs->items[g];
     }
-    const uint32_t total = fill->longs.total + items * merge;
-    fill->each = (total + fill->blocks - 1) / fill->blocks;
-    fill->longs.total = total - fill->shorts.total;
-    return true;
+    fill_sum(longs, lane);
+    fill_sum(shorts, lane);
+    fill->each = (longs->total + shorts->total + fill->blocks - 1) / fill->blocks;
+    fill->shorts_each = shorts->total / fill->blocks;
+    fill->shorts_rest = shorts->total - fill->shorts_each * fill->blocks;
 }
 
 // Where all items are short (place_begin()): is each a block's own? Then it counts for one. Where they are alike, shares may end where items do.
-DEVICE bool fill_whole(struct fill *fill, uint32_t most, int32_t lane)
+DEVICE bool fill_whole(struct fill *fill, struct fill_shorts shorts, int32_t lane)
 {
-    struct fill_list *const list = &fill->longs;
-    const uint32_t items = (uint32_t)warp_total((int32_t)(list->items[0] + list->items[1]));
-    const uint32_t of_block = (items + fill->blocks - 1) / fill->blocks;
-    if (items > fill->blocks || 2 * most > 3 * fill->each) {
-        if (most * items == list->total && 8 * of_block * most <= 9 * fill->each)
-            fill->each = of_block * most;
+    const uint32_t of_block = (shorts.items + fill->blocks - 1) / fill->blocks;
+    if (shorts.items > fill->blocks || 2 * shorts.most > 3 * fill->each) {
+        if (shorts.most * shorts.items == shorts.total &&
+            8 * of_block * shorts.most <= 9 * fill->each)
+            fill->each = of_block * shorts.most;
         return false;
     }
-    list->total = 0, fill->each = 1;
+    fill->each = 1;
 #pragma unroll
-    for (int32_t g = 0; g < FILLED_GROUPS; g++) {
-        list->cost[g] = 1;
-        list->sum[g] = list->total + (uint32_t)scan_sum((int32_t)list->items[g], lane);
-        list->total = __shfl_sync(0xffffffffu, list->sum[g], WARP - 1);
-    }
+    for (int32_t g = 0; g < FILLED_GROUPS; g++)
+        fill->longs.cost[g] = 1;
+    fill_sum(&fill->longs, lane);
     return true;
 }
 
@@ -204,12 +223,15 @@ DEVICE bool place_fill(const struct weft__attention_device_args *args, int32_t l
     struct sequence own[FILLED_GROUPS];
     struct fill fill;
     fill.blocks = gridDim.x / (uint32_t)files_of(args);
-    fill_lists(args, lane, own, &fill, filled);
+    fill_list_all(args, lane, own, &fill.longs);
     fill.each = max((fill.longs.total + fill.blocks - 1) / fill.blocks, (uint32_t)args->min_share);
-    const uint32_t number = (uint32_t)number_of_block(args), most = fill_most(&fill.shorts);
-    const bool fills = fill_serves(args, &fill, most, lane);
-    const bool whole = !fills && fill.shorts.total == fill.longs.total && most > 0 &&
-                       fill_whole(&fill, most, lane);
+    const uint32_t number = (uint32_t)number_of_block(args);
+    const struct fill_shorts shorts = fill_shorts_of(own, &fill.longs);
+    const bool fills = fill_serves(args, &fill, shorts);
+    if (fills)
+        fill_split(args, own, lane, &fill, filled);
+    const bool whole = !fills && shorts.total > 0 && shorts.total == fill.longs.total &&
+                       fill_whole(&fill, shorts, lane);
     uint32_t from = 0, to = 0;
 #pragma unroll 1
     for (uint32_t i = 0; fills && i < 2; i++)
@@ -238,17 +260,18 @@ DEVICE bool place_fill(const struct weft__attention_device_args *args, int32_t l
             filled->first = first;
     }
     __syncwarp();
-    if (at->left > 0 && at->tile >= at->seq.tiles) { // within an end: back to where it begins, and over it
+    if (at->left > 0 &&
+        at->tile >= at->seq.tiles) { // within an end: back to where it begins, and over it
         at->left += at->tile - at->seq.tiles, at->tile = at->seq.tiles;
         place_advance(args, at, 0);
     }
     return true;
 }
 
-// What the end of the place's item counts for: of one that is merged of many parts, twice what others' do.
+// What the end of the place's item counts for; of one that is merged of many parts, the merge besides.
 DEVICE int32_t end_of(const struct weft__attention_device_args *args, const struct place *at)
 {
-    return args->end_tiles << (at->filled && !at->whole);
+    return args->end_tiles + (at->filled && !at->whole ? args->merge_tiles : 0);
 }
 
 // A filled share's long part is over: its whole items follow, if there are any.

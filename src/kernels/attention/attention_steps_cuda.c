@@ -199,6 +199,7 @@ static void decode_step(const struct weft__attention_cuda_launch *launch,
     const bool in_rows = !run->k && launch->copied_rows && device.aligned;
     const bool abreast = maps || launch->page_size < WEFT__ATTENTION_ROWS;
     device.splits = splits ? splits : device.splits;
+    device.merge_tiles = launch->handed_tiles;
     device.heads_abreast = abreast ? weft__attention_heads_abreast(launch, grid) : 1;
     device.heads_each = launch->num_kv_heads / device.heads_abreast;
     weft__cuda_step(step,
