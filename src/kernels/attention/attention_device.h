@@ -32,7 +32,8 @@
 // 0 again then: those of a batch are set to zero once in its life, others by a launch before.
 //
 // Decode of equal shares, sixteen rows and heads of up to 128 has no counter: states are handed on to the block that has
-// the item's last tile (attention_handed.cuh).
+// the item's last tile (attention_handed.cuh). Where its tiles come in boxes, and items of few tiles are among items of many, a block has
+// some of the former whole, behind its part of the latter (attention_filled.cuh).
 //
 // Blocks that read whole tokens (attention_abreast.cu) stand in one file, an item has all KV heads: heads_abreast is their number,
 // heads_each 1.
