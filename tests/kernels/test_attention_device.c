@@ -300,7 +300,7 @@ static void some_long_among_short(void **state)
     static const int32_t rounds[2][8] = {{300, 1000, 77, 16099, 640, 1, 2000, 2111},
                                          {200, 17, 5000, 160, 16099, 1, 33, 190}};
     for (int i = 0; i < 2; i++) {
-        attention_case c = {.num_seqs = 8, .q_lens = {1, 1, 1, 1, 1, 1, 1, 1}};
+        attention_case c = {.num_seqs = 8, .q_lens = {1, 1, 1, 1, 1, 1, 1, 1}, .batched = true};
         memcpy(c.kv_lens, rounds[i], sizeof rounds[i]);
         c.desc = (weft_attention_desc){
             .kv = {.dtype = WEFT_F16, .num_kv_heads = 8, .head_dim = 128, .page_size = 16},

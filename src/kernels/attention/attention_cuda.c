@@ -193,6 +193,7 @@ static weft_status plan_packed(const weft_attention_desc *desc,
                                 choice, copied);
     weft__attention_plan_cluster(desc, limits, constants, choice);
     weft__attention_plan_abreast(desc, limits, constants, choice);
+    launch->filled = weft__attention_want_filled(desc, limits, constants, choice);
     // In chunks, decode has sequences of few rows alone where there is prefill: an item a KV head.
     if (weft__attention_plan_prefill(desc, limits, &constants, choice))
         items = (int64_t)desc->max_seqs * launch->num_kv_heads;

@@ -9,7 +9,7 @@
 // Function constants: WEFT_HEAD_DIM (a multiple of 8 up to 256, of 16 with one byte an element), WEFT_CACHE (the format
 // of the cache, attention_widen.cuh), WEFT_SCALED (1: it may have scales), WEFT_KV_DTYPE (what tensor cores multiply,
 // 2 f16, 3 bf16), WEFT_X_DTYPE and WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16; q also 4, 5 fp8) of q and out, WEFT_PARTS, WEFT_M (1, 2), WEFT_STAGES, WEFT_KEYS (16, 32), those of
-// attention_mask.cuh, WEFT_HANDED (1: attention_handed.cuh, with WEFT_M 1), WEFT_CODES (1: attention_codes.cuh), WEFT_BOXES (1: attention_boxes.cuh; 2: rows by the copy engine), WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results
+// attention_mask.cuh, WEFT_HANDED (1: attention_handed.cuh, with WEFT_M 1; 2: and attention_filled.cuh, with WEFT_BOXES 1), WEFT_CODES (1: attention_codes.cuh), WEFT_BOXES (1: attention_boxes.cuh; 2: rows by the copy engine), WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results
 // leave as int8, linear_device.h).
 #include "src/kernels/attention/attention_decode.cuh"
 #if !WEFT_HANDED
