@@ -165,6 +165,44 @@ static void case_whole_tokens(void)
     }
 }
 
+// Runs of short sequences among long ones get the kernel of filled shares, where the latter are enough: of 33 blocks a KV head, each with a
+// short one of 33 tiles, its end of 12, and a tile of a long one for each warp, 1650 tiles. By the lengths that the host knows.
+static void case_filled(void)
+{
+    static const struct {
+        struct weft__attention_mix mix;
+        int32_t num_seqs, max_kv_len;
+        bool filled;
+    } wants[] = {
+        {{26400, 63, 512}, 64, 32768, true},  {{26399, 63, 512}, 64, 32768, false},
+        {{26400, 63, 527}, 64, 32768, true},  {{26400, 63, 528}, 64, 32768, false},
+        {{26400, 64, 512}, 65, 32768, false}, {{26400, 0, 0}, 4, 32768, false},
+        {{0, 64, 512}, 64, 32768, false},     {{26400, 63, 512}, 64, 2048, false},
+    };
+    static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
+    const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        weft_attention_desc desc = standin_attention_desc(WEFT_BF16, 65);
+        desc.kv.num_kv_heads = 8, desc.kv.page_size = 16, desc.num_q_heads = 32;
+        desc.max_seqs = 65, desc.max_kv_len = wants[i].max_kv_len;
+        desc.out_dtype = WEFT_BF16, desc.scale = 1;
+        struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+        const weft_kv_plane plane = {
+            .page_stride = 16 * 8 * 128, .head_stride = 128, .token_stride = 8 * 128};
+        const struct weft__attention_args run = {
+            .base = {.num_seqs = wants[i].num_seqs,
+                     .pool = {.num_pages = 4096, .k = plane, .v = plane}},
+            .batch_mix = wants[i].mix};
+        static struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
+        CHECK(op->plan(&desc, &h200, &choice) == WEFT_OK);
+        const struct weft__attention_cuda_launch *launch = choice.launch;
+        const int32_t count = op->steps(choice.launch, &run, steps);
+        CHECK(steps[count - 1].kernel == (wants[i].filled ? launch->filled : launch->boxes));
+        CHECK((launch->filled != 0) == (wants[i].max_kv_len > WEFT__ATTENTION_SHORT_KEYS));
+        free(choice.launch);
+    }
+}
+
 // Thresholds are those of the first name that the device's begins with, else of the last line.
 static void case_devices(void)
 {
@@ -273,13 +311,10 @@ static void case_masks_on_the_device(void)
 }
 
 static const struct standin_case cases[] = {
-    {"every_mode", case_every_mode},
-    {"little_memory", case_little_memory},
-    {"thresholds", case_thresholds},
-    {"tuned", case_tuned},
-    {"whole_tokens", case_whole_tokens},
-    {"devices", case_devices},
-    {"masks_on_the_device", case_masks_on_the_device},
+    {"every_mode", case_every_mode},     {"little_memory", case_little_memory},
+    {"thresholds", case_thresholds},     {"tuned", case_tuned},
+    {"whole_tokens", case_whole_tokens}, {"filled", case_filled},
+    {"devices", case_devices},           {"masks_on_the_device", case_masks_on_the_device},
 };
 
 int main(void)
