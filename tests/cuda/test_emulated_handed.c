@@ -20,6 +20,7 @@ enum {
     PAGES = 96,
     SEQS = 3, // at most
     BLOCKS = 2 * 132,
+    PLACE_FLOATS = WEFT__ATTENTION_ROWS * (DIM + 2),
     ROOM = 16 << 20, // of workspace
 };
 
@@ -97,13 +98,17 @@ static void expect_empty(const struct weft__attention_device_args *seen, int32_t
         CHECK(handed[i] == UINT32_MAX);
 }
 
-// Did blocks of the run keep states of items that began before them?
-static bool keeps_states(const uint32_t *places, int32_t blocks)
+// Blocks of the run that kept states of items that began before them.
+static int32_t keepers(const uint32_t *places, int32_t place_floats, int32_t blocks)
 {
-    bool taken = false;
-    for (int64_t i = 0; i < (int64_t)blocks * WEFT__ATTENTION_HANDED_FLOATS; i++)
-        taken |= places[i] != 0;
-    return taken;
+    int32_t count = 0;
+    for (int32_t b = 0; b < blocks; b++) {
+        bool taken = false;
+        for (int32_t i = 0; i < place_floats; i++)
+            taken |= places[b * place_floats + i] != 0;
+        count += taken;
+    }
+    return count;
 }
 
 // Runs one after the other, of `seqs` sequences of lens[]; in the first `shared` of them blocks share items.
@@ -140,7 +145,7 @@ static void places_of(int32_t seqs, int32_t blocks, const int32_t lens[2][SEQS],
         CHECK(weft_batch_set(batch, &set) == WEFT_OK);
         memset(args.workspace, 0, ROOM);
         expect_empty(run(plan, &own, "weft_attention_decode"), blocks);
-        CHECK(keeps_states(args.workspace, blocks) == (round < shared));
+        CHECK((keepers(args.workspace, PLACE_FLOATS, blocks) > 0) == (round < shared));
         lists.num_seqs = seqs, lists.out = out[1];
         lists.cu_q_lens = device_memory(context, cu, sizeof cu, sizeof cu);
         lists.kv_lens = device_memory(context, lens[round], sizeof lens[round], 64);
@@ -179,7 +184,7 @@ struct round {
 // with a batch and without; the batch's places are as they were. args: all but the lengths and results.
 static void both_ways(weft_context *context, weft_plan *const plans[2], const char *kernel,
                       weft_batch *batch, const weft_attention_args *args, const struct round *round,
-                      int32_t places, int32_t count)
+                      int32_t places, int32_t count, bool alike)
 {
     const int32_t seqs = args->num_seqs;
     const size_t bytes = (size_t)count * sizeof(float), lens = (size_t)seqs * sizeof(int32_t);
@@ -204,9 +209,13 @@ static void both_ways(weft_context *context, weft_plan *const plans[2], const ch
     own.cu_q_lens = own.page_table = NULL;
     own.page_table_stride = 0;
     expect_empty(run(plans[0], &own, kernel), places);
-    CHECK(memcmp(out[0], out[2], bytes) == 0);
+    CHECK((memcmp(out[0], out[2], bytes) == 0) == alike);
     for (int32_t i = 0; i < count; i++)
-        CHECK(fabsf(out[0][i] - out[1][i]) <= 2e-4f);
+        CHECK(fabsf(out[2][i] - out[1][i]) <= 2e-4f && fabsf(out[0][i] - out[1][i]) <= 2e-4f);
+    own.out = out[1];
+    memset(args->workspace, 0, ROOM);
+    run(plans[0], &own, kernel);
+    CHECK(memcmp(out[1], out[2], bytes) == 0);
     CHECK(out[0][0] != 0);
 }
 
@@ -238,7 +247,8 @@ static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t block
                                 .page_table_stride = TABLE};
     for (size_t i = 0; i < num_lens; i++) {
         const struct round round = {cu, &lens[i], table, TABLE, TABLE};
-        both_ways(context, plans, "weft_attention_cluster", batch, &args, &round, BLOCKS, count);
+        both_ways(context, plans, "weft_attention_cluster", batch, &args, &round, BLOCKS, count,
+                  true);
         const struct standin_launch *last = &standin->launches[standin->num_launches - 1];
         CHECK(last->grid[0] == (uint32_t)(132 / (kv_heads * blocks) * kv_heads * blocks));
     }
@@ -299,7 +309,7 @@ static void abreast_of(int32_t page_size)
     for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
         const struct round round = {cu, lens[i], table, pages / SEQS, pages};
         both_ways(context, plans, "weft_attention_abreast", batch, &args, &round, 20 * KV_HEADS,
-                  COUNT);
+                  COUNT, true);
     }
     weft_batch_destroy(batch);
     weft_plan_destroy(plans[0]);
@@ -313,7 +323,55 @@ static void case_abreast(void)
     abreast_of(12);
 }
 
+// Of two files of four blocks, shares of whole short items are filled up with tiles of long ones: of one, which all blocks have a part
+// of, of two, and of three, the last of which begins where it does.
+static void case_filled(void)
+{
+    enum { MOST_SEQS = 40, KV_HEADS = 2, TABLE = 512, MOST = MOST_SEQS * TABLE };
+    enum { COUNT = MOST_SEQS * KV_HEADS * HEADS * DIM };
+    static const int32_t cu[MOST_SEQS + 1] = {
+        0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
+        21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40};
+    static const int32_t kept[] = {2, 4, 6}; // in either file a long item each
+    static int32_t lens[3][MOST_SEQS], table[MOST];
+    for (int32_t i = 0; i < MOST_SEQS; i++) {
+        lens[0][i] = i == 3 ? 7800 : i < 12 ? 100 + 13 * i : 1;
+        lens[1][i] = i == 0 ? 4100 : i == 37 ? 8192 : i % 3 == 0 ? 90 : 17;
+        lens[2][i] = i == 5 || i == 6 || i == 39 ? 3500 + 300 * i % 1000 : 4 * i + 1;
+    }
+    setenv("STANDIN_SMS", "4", 1);
+    weft_context *context = must_open();
+    weft_plan *plans[2] = {plan_of(context, MOST_SEQS, KV_HEADS, PAGE_SIZE, 8192, 0, NULL),
+                           plan_of(context, MOST_SEQS, KV_HEADS, PAGE_SIZE, 8192, 1, NULL)};
+    weft_batch *batch = batch_of(context, MOST_SEQS, PAGE_SIZE, 8192, plans[0]);
+    for (int32_t i = 0; i < MOST; i++)
+        table[i] = i * 5 % TABLE;
+    const int64_t elems = (int64_t)TABLE * PAGE_SIZE * KV_HEADS * DIM;
+    weft_attention_args args = {.size = sizeof args,
+                                .q = f16_numbers(context, COUNT, 1),
+                                .pool = {.k.data = f16_numbers(context, elems, 2),
+                                         .v.data = f16_numbers(context, elems, 3),
+                                         .num_pages = TABLE},
+                                .workspace = device_memory(context, "", 1, ROOM),
+                                .workspace_bytes = ROOM,
+                                .num_seqs = MOST_SEQS,
+                                .cu_q_lens = device_memory(context, cu, sizeof cu, sizeof cu),
+                                .page_table =
+                                    device_memory(context, table, sizeof table, sizeof table),
+                                .page_table_stride = TABLE};
+    for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
+        const struct round round = {cu, lens[i], table, TABLE, TABLE};
+        both_ways(context, plans, "weft_attention_decode", batch, &args, &round, 8, COUNT, false);
+        CHECK(keepers(args.workspace, PLACE_FLOATS, 8) == kept[i]);
+    }
+    weft_batch_destroy(batch);
+    weft_plan_destroy(plans[0]);
+    weft_plan_destroy(plans[1]);
+    weft_context_destroy(context);
+}
+
 static const struct standin_case cases[] = {{"abreast", case_abreast},
+                                            {"filled", case_filled},
                                             {"places", case_places},
                                             {"clusters", case_clusters},
                                             {"whole", case_whole}};

@@ -108,39 +108,46 @@ static void case_thresholds(void)
         const int32_t count = op->steps(choice.launch, &run, steps);
         CHECK(steps[count - 1].cluster == wants[i].cluster);
         CHECK(steps[count - 1].block[0] == wants[i].threads);
-        // Blocks that merge read 192 KB less, tiles of 8, where they start behind the others.
+        // Blocks that merge read 192 KB less, tiles of 8, where they start behind the others, and in filled shares.
         const struct weft__attention_device_args *args = (const void *)steps[count - 1].args;
-        CHECK(args->merge_tiles == (wants[i].cluster == 2 ? 24 : 0));
+        CHECK(args->merge_tiles == (wants[i].cluster == 4 ? 0 : 24));
         free(choice.launch);
     }
 }
 
-// Pages of few tokens, whose KV heads lie side by side, are read in whole tokens where the kernels of Hopper are named.
+// Pages of few tokens, whose KV heads lie side by side, are read in whole tokens where the kernels of Hopper are named, and on
+// an H200 by runs of 6 MB for each multiprocessor: 202752 keys of 4 KB. A plan of fewer has no kernel for it.
 static void case_whole_tokens(void)
 {
     enum { DECODE = 4 * 32, WHOLE = (8 + 2) * 32 };
     static const struct {
         int32_t page_size, window;
         int64_t keys, head_stride;
-        const char *variant;
+        const char *variant, *device;
         uint32_t threads;
+        int32_t max_kv_len;
     } wants[] = {
-        {1, 0, 0, 128, "attention_bf16_sm90a", WHOLE},
-        {5, 0, 0, 128, "attention_bf16_sm90a", WHOLE},
-        {5, 0, 0, 5 * 128, "attention_bf16_sm90a", DECODE},
-        {16, 0, 0, 128, "attention_bf16_sm90a", DECODE},
-        {1, 64, 0, 128, "attention_bf16_sm90a", DECODE},
-        {1, 0, 1 << 22, 128, NULL, DECODE},
+        {1, 0, 0, 128, "attention_bf16_sm90a", NULL, WHOLE, 64},
+        {5, 0, 0, 128, "attention_bf16_sm90a", NULL, WHOLE, 64},
+        {5, 0, 0, 5 * 128, "attention_bf16_sm90a", NULL, DECODE, 65536},
+        {16, 0, 0, 128, "attention_bf16_sm90a", NULL, DECODE, 65536},
+        {1, 64, 0, 128, "attention_bf16_sm90a", NULL, DECODE, 65536},
+        {1, 0, 1 << 22, 128, NULL, "nobody's device", DECODE, 65536},
+        {1, 0, 202752, 128, NULL, "NVIDIA H200", WHOLE, 65536},
+        {1, 0, 202751, 128, NULL, "NVIDIA H200", DECODE, 65536},
+        {1, 0, 0, 128, NULL, "NVIDIA H200", DECODE, 65536},
+        {1, 0, 202752, 128, NULL, "NVIDIA H200", DECODE, 3167},
     };
     static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
     const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
     for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
         weft_attention_desc desc = standin_attention_desc(WEFT_BF16, 64);
         desc.kv.num_kv_heads = 8, desc.kv.page_size = wants[i].page_size;
-        desc.num_q_heads = 32, desc.max_seqs = 64, desc.max_kv_len = 65536;
+        desc.num_q_heads = 32, desc.max_seqs = 64, desc.max_kv_len = wants[i].max_kv_len;
         desc.out_dtype = WEFT_BF16, desc.scale = 1;
         desc.window = wants[i].window, desc.variant = wants[i].variant;
-        struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+        struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64),
+                                           .device = wants[i].device};
         const weft_kv_plane plane = {.page_stride = wants[i].page_size * 8 * 128,
                                      .head_stride = wants[i].head_stride,
                                      .token_stride = 8 * 128};
@@ -149,8 +156,49 @@ static void case_whole_tokens(void)
             .batch_keys = wants[i].keys};
         static struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
         CHECK(op->plan(&desc, &h200, &choice) == WEFT_OK);
+        const struct weft__attention_cuda_launch *launch = choice.launch;
+        CHECK(wants[i].threads == DECODE || launch->abreast.kernel);
+        CHECK(wants[i].max_kv_len > 3167 || wants[i].variant || !launch->abreast.kernel);
         const int32_t count = op->steps(choice.launch, &run, steps);
         CHECK(steps[count - 1].block[0] == wants[i].threads);
+        free(choice.launch);
+    }
+}
+
+// Runs of short sequences among long ones get the kernel of filled shares, where the latter are enough: of 33 blocks a KV head, each with a
+// short one of 33 tiles, its end of 12, and a tile of a long one for each warp, 1650 tiles. By the lengths that the host knows.
+static void case_filled(void)
+{
+    static const struct {
+        struct weft__attention_mix mix;
+        int32_t num_seqs, max_kv_len;
+        bool filled;
+    } wants[] = {
+        {{26400, 63, 512}, 64, 32768, true},  {{26399, 63, 512}, 64, 32768, false},
+        {{26400, 63, 527}, 64, 32768, true},  {{26400, 63, 528}, 64, 32768, false},
+        {{26400, 64, 512}, 65, 32768, false}, {{26400, 0, 0}, 4, 32768, false},
+        {{0, 64, 512}, 64, 32768, false},     {{26400, 63, 512}, 64, 2048, false},
+    };
+    static const struct weft__cuda_limits h200 = {90, 132, 232448, 233472, 65536, 2048, 60 << 20};
+    const struct weft__cuda_op *op = weft__cuda_op(WEFT__OP_attention);
+    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
+        weft_attention_desc desc = standin_attention_desc(WEFT_BF16, 65);
+        desc.kv.num_kv_heads = 8, desc.kv.page_size = 16, desc.num_q_heads = 32;
+        desc.max_seqs = 65, desc.max_kv_len = wants[i].max_kv_len;
+        desc.out_dtype = WEFT_BF16, desc.scale = 1;
+        struct weft__cuda_choice choice = {.launch = calloc(1, op->launch_bytes + 64)};
+        const weft_kv_plane plane = {
+            .page_stride = 16 * 8 * 128, .head_stride = 128, .token_stride = 8 * 128};
+        const struct weft__attention_args run = {
+            .base = {.num_seqs = wants[i].num_seqs,
+                     .pool = {.num_pages = 4096, .k = plane, .v = plane}},
+            .batch_mix = wants[i].mix};
+        static struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
+        CHECK(op->plan(&desc, &h200, &choice) == WEFT_OK);
+        const struct weft__attention_cuda_launch *launch = choice.launch;
+        const int32_t count = op->steps(choice.launch, &run, steps);
+        CHECK(steps[count - 1].kernel == (wants[i].filled ? launch->filled : launch->boxes));
+        CHECK((launch->filled != 0) == (wants[i].max_kv_len > WEFT__ATTENTION_SHORT_KEYS));
         free(choice.launch);
     }
 }
@@ -263,13 +311,10 @@ static void case_masks_on_the_device(void)
 }
 
 static const struct standin_case cases[] = {
-    {"every_mode", case_every_mode},
-    {"little_memory", case_little_memory},
-    {"thresholds", case_thresholds},
-    {"tuned", case_tuned},
-    {"whole_tokens", case_whole_tokens},
-    {"devices", case_devices},
-    {"masks_on_the_device", case_masks_on_the_device},
+    {"every_mode", case_every_mode},     {"little_memory", case_little_memory},
+    {"thresholds", case_thresholds},     {"tuned", case_tuned},
+    {"whole_tokens", case_whole_tokens}, {"filled", case_filled},
+    {"devices", case_devices},           {"masks_on_the_device", case_masks_on_the_device},
 };
 
 int main(void)

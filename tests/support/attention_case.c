@@ -119,6 +119,32 @@ static size_t queries_of(const attention_case *c)
     return (size_t)c->cu[c->num_seqs];
 }
 
+// The sequences of the arguments as a batch.
+static weft_status into_batch(weft_context *context, const attention_case *c, const weft_plan *plan,
+                              weft_attention_args *args, weft_batch **batch)
+{
+    const weft_batch_desc desc = {.size = sizeof desc,
+                                  .max_seqs = c->num_seqs,
+                                  .max_q_tokens = c->cu[c->num_seqs],
+                                  .max_kv_len = c->desc.max_kv_len,
+                                  .page_size = c->desc.kv.page_size,
+                                  .plans = &plan,
+                                  .num_plans = 1};
+    const weft_batch_args set = {.size = sizeof set,
+                                 .num_seqs = c->num_seqs,
+                                 .cu_q_lens = c->cu,
+                                 .kv_lens = c->kv_lens,
+                                 .page_table = c->table,
+                                 .page_table_stride = c->table_stride,
+                                 .num_pages = c->pages};
+    weft_status status = weft_batch_create(context, &desc, batch);
+    if (status == WEFT_OK)
+        status = weft_batch_set(*batch, &set);
+    args->batch = *batch, args->num_seqs = 0, args->page_table_stride = 0;
+    args->cu_q_lens = args->kv_lens = args->page_table = NULL;
+    return status;
+}
+
 weft_status attention_case_run(weft_context *context, const attention_case *c,
                                const weft_attention_desc *desc, float *out, float *lse)
 {
@@ -135,7 +161,7 @@ weft_status attention_case_run(weft_context *context, const attention_case *c,
     const size_t lse_bytes = (size_t)c->lse_elems * sizeof *lse;
     void *workspace = aligned_alloc(64, bytes + 64);
     memset(workspace, 0xff, bytes + 64);
-    const weft_attention_args args = {
+    weft_attention_args args = {
         .size = sizeof args,
         .num_seqs = c->num_seqs,
         .q = queries(&room, c, desc),
@@ -158,7 +184,11 @@ weft_status attention_case_run(weft_context *context, const attention_case *c,
         .mask_stride = desc->mask == WEFT_MASK_BITS ? c->bits_stride : 0,
         .workspace = reachable(&room, workspace, bytes + 64),
         .workspace_bytes = bytes};
-    status = weft_attention_run(plan, &args);
+    weft_batch *batch = NULL;
+    if (c->batched)
+        status = into_batch(context, c, plan, &args, &batch);
+    if (status == WEFT_OK)
+        status = weft_attention_run(plan, &args);
     if (status == WEFT_OK) {
         fetch(&room, out, args.out, out_bytes);
         fetch(&room, lse, args.lse, lse ? lse_bytes : 0);
@@ -167,6 +197,7 @@ weft_status attention_case_run(weft_context *context, const attention_case *c,
     while (room.count > 0)
         weft_memory_free(context, room.taken[--room.count]);
     free(workspace);
+    weft_batch_destroy(batch);
     weft_plan_destroy(plan);
     return status;
 }

@@ -26,6 +26,7 @@ struct device_batch {
     int64_t kv_lens, page_starts, capacities, positions, slots, pages, counters, handed; // places
     int64_t count;
     int64_t keys; // of all sequences of the last set, 0 where the host does not know
+    struct weft__attention_mix mix;
     struct weft__cuda_pipeline *pipelines[WEFT__CUDA_BATCH_KERNELS];
 };
 
@@ -103,14 +104,28 @@ static void put(struct device_batch *own, int64_t at, const int32_t *from, int64
     memcpy(own->staged + at, from, (size_t)count * sizeof *from);
 }
 
+static void lengths_note(struct device_batch *own, const int32_t *kv_lens, int64_t seqs)
+{
+    own->keys = 0;
+    own->mix = (struct weft__attention_mix){0};
+    for (int64_t s = 0; s < seqs; s++) {
+        own->keys += kv_lens[s];
+        if (kv_lens[s] > WEFT__ATTENTION_SHORT_KEYS) {
+            own->mix.long_keys += kv_lens[s];
+            continue;
+        }
+        own->mix.shorts++;
+        if (kv_lens[s] > own->mix.short_most)
+            own->mix.short_most = kv_lens[s];
+    }
+}
+
 // One copy, of what is in use.
 weft_status weft__cuda_batch_set(weft_batch *batch, weft_stream *stream)
 {
     struct device_batch *own = batch->device;
     int64_t seqs = batch->num_seqs, pages = seqs ? batch->page_starts[seqs] : 0;
-    own->keys = 0;
-    for (int64_t s = 0; s < seqs; s++)
-        own->keys += batch->kv_lens[s];
+    lengths_note(own, batch->kv_lens, seqs);
     if (seqs > 0) {
         put(own, 0, batch->cu_q_lens, seqs + 1);
         put(own, own->kv_lens, batch->kv_lens, seqs);
@@ -130,7 +145,7 @@ enum { THREADS = 128 };
 weft_status weft__cuda_batch_take(weft_batch *batch, const weft_batch_args *args)
 {
     struct device_batch *own = batch->device;
-    own->keys = 0;
+    lengths_note(own, NULL, 0);
     const struct weft__kv_set_args set = {.cu_q_lens = args->cu_q_lens,
                                           .kv_lens = args->kv_lens,
                                           .kv_capacities = args->kv_capacities,
@@ -204,6 +219,7 @@ static void resolve_attention(struct weft__attention_args *run)
     const struct device_batch *own = batch->device;
     run->batch_tokens = batch->num_tokens;
     run->batch_keys = own->keys;
+    run->batch_mix = own->mix;
     run->batch_pages = batch->desc.max_pages;
     run->counters = (uint32_t *)(own->memory + own->counters);
     run->handed = (float *)(own->memory + own->handed);

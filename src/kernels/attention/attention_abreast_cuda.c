@@ -33,10 +33,11 @@ void weft__attention_plan_abreast(const weft_attention_desc *desc,
     const weft_kv_layout *kv = &desc->kv;
     // Who names the kernels of Hopper gets this one whatever the lengths.
     const bool named = desc->variant && choice->row->level == WEFT__CUDA_sm90a;
-    const int64_t least_bytes = (int64_t)launch->thresholds.abreast_bytes * limits->num_sms;
-    if (!named && !least_bytes)
-        return;
     const int64_t token = (int64_t)kv->num_kv_heads * kv->head_dim * 2;
+    const int64_t least_keys =
+        (int64_t)launch->thresholds.abreast_bytes * limits->num_sms / (2 * token);
+    if (!named && (!least_keys || (int64_t)desc->max_seqs * desc->max_kv_len < least_keys))
+        return; // no run is as large
     const int64_t shared = 2 * STAGES * WEFT__ATTENTION_KEYS * (token + LINE_BYTES) +
                            kv->num_kv_heads * (kv->head_dim + SCRATCH_FLOATS) * 4;
     if (!serves(desc, limits, &constants, launch) || shared + 1024 > limits->shared_per_block)
@@ -52,5 +53,5 @@ void weft__attention_plan_abreast(const weft_attention_desc *desc,
         .shared_bytes = (uint32_t)shared,
         .end_tiles = weft__attention_tiles_of(desc, WEFT__ATTENTION_KEYS * kv->num_kv_heads,
                                               launch->thresholds.end_bytes),
-        .least_keys = named ? 0 : least_bytes / (2 * token)};
+        .least_keys = named ? 0 : least_keys};
 }

@@ -94,6 +94,8 @@ weft_status weft__attention_plan_append(const weft_attention_desc *desc,
     launch->append = weft__attention_want_decode(constants, weft__attention_has_boxes(desc, limits),
                                                  choice, &launch->append_boxes);
     plan_token(desc, limits, constants, choice);
+    if (!launch->token)
+        launch->append_filled = weft__attention_want_filled(desc, limits, constants, choice);
     if (launch->token) // for caches that lie anyhow
         choice->kernels[launch->append].lazy = true;
     if (launch->token && launch->append_boxes)

@@ -176,6 +176,8 @@ static weft_status plan_packed(const weft_attention_desc *desc,
     }
     launch->end_tiles =
         weft__attention_tiles_of(desc, WEFT__ATTENTION_KEYS, launch->thresholds.end_bytes);
+    launch->handed_tiles =
+        weft__attention_tiles_of(desc, WEFT__ATTENTION_KEYS, launch->thresholds.merge_bytes);
     choice->narrow = weft__attention_narrows(desc);
     constants.WEFT_STAGES = stages, constants.WEFT_KEYS = WEFT__ATTENTION_KEYS;
     constants.WEFT_M = launch->few_rows / WEFT__ATTENTION_ROWS;
@@ -191,6 +193,7 @@ static weft_status plan_packed(const weft_attention_desc *desc,
                                 choice, copied);
     weft__attention_plan_cluster(desc, limits, constants, choice);
     weft__attention_plan_abreast(desc, limits, constants, choice);
+    launch->filled = weft__attention_want_filled(desc, limits, constants, choice);
     // In chunks, decode has sequences of few rows alone where there is prefill: an item a KV head.
     if (weft__attention_plan_prefill(desc, limits, &constants, choice))
         items = (int64_t)desc->max_seqs * launch->num_kv_heads;

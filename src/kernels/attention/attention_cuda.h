@@ -65,6 +65,7 @@ struct weft__attention_cuda_launch {
     int32_t splits, chunk_tiles;                 // attention_device.h
     int32_t chunks_most;                         // of an item, 0: equal shares
     int32_t end_tiles, merge_tiles;              // attention_device.h
+    int32_t handed_tiles;                        // merge_tiles of equal shares
     int32_t most_rows; // queries of all sequences times the heads of a KV head
     bool any;
     uint32_t blocks, shared_bytes; // as many as are resident, or the chunks that there may be
@@ -83,8 +84,9 @@ struct weft__attention_cuda_launch {
     int32_t prefill, wgmma, append, token;    // numbers of kernels; 0: there is none
     int32_t cluster;                          // of one sequence, likewise
     struct weft__attention_clusters clusters; // its
-    int32_t boxes, append_boxes; // decode and append by boxes of the copy engine, likewise
-    int32_t copied_rows;         // decode by rows of it
+    int32_t boxes, append_boxes;   // decode and append by boxes of the copy engine, likewise
+    int32_t copied_rows;           // decode by rows of it
+    int32_t filled, append_filled; // by boxes, in filled shares
     struct weft__attention_abreast abreast;
     int32_t head_dim, page_size;
     int32_t wgmma_rows;     // of a block of prefill by warpgroups

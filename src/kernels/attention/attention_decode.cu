@@ -9,7 +9,7 @@
 // Function constants: WEFT_HEAD_DIM (a multiple of 8 up to 256, of 16 with one byte an element), WEFT_CACHE (the format
 // of the cache, attention_widen.cuh), WEFT_SCALED (1: it may have scales), WEFT_KV_DTYPE (what tensor cores multiply,
 // 2 f16, 3 bf16), WEFT_X_DTYPE and WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16; q also 4, 5 fp8) of q and out, WEFT_PARTS, WEFT_M (1, 2), WEFT_STAGES, WEFT_KEYS (16, 32), those of
-// attention_mask.cuh, WEFT_HANDED (1: attention_handed.cuh, with WEFT_M 1), WEFT_CODES (1: attention_codes.cuh), WEFT_BOXES (1: attention_boxes.cuh; 2: rows by the copy engine), WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results
+// attention_mask.cuh, WEFT_HANDED (1: attention_handed.cuh, with WEFT_M 1; 2: and attention_filled.cuh, with WEFT_BOXES 1), WEFT_CODES (1: attention_codes.cuh), WEFT_BOXES (1: attention_boxes.cuh; 2: rows by the copy engine), WEFT_APPEND (attention_fresh.cuh) and WEFT_ROUNDED (results
 // leave as int8, linear_device.h).
 #include "src/kernels/attention/attention_decode.cuh"
 #if !WEFT_HANDED
@@ -82,7 +82,7 @@ DEVICE void item_end(const struct weft__attention_device_args *args, struct work
     const struct place *at = &work->at;
     if (threadIdx.x == 0 && at->tile > 0 && at->tile + count == at->seq.tiles) {
         work->ended.lengths = at->seq.lengths, work->ended.rows = work->rows;
-        work->ended.first = holders_of(args, at, work->share).first;
+        work->ended.first = first_holder(args, at, work->share);
     }
     item_leave(args, work, count, state, warp, lane, slot_for(args, at, count));
 }
@@ -115,9 +115,14 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     let_next_start();
     if (!args.early)
         wait_for_previous();
-    struct share share;
+    struct share share = {0, 0};
     struct ring ring;
-    struct place at = place_begin(&args, lane, &share);
+    struct place at;
+#if FILLS
+    __shared__ struct filled filled[WARPS];
+    if (!place_fill(&args, lane, &filled[warp], &at, &share))
+#endif
+        at = place_begin(&args, lane, &share);
     if (at.left == 0) { // who waits for this launch waits for the one before it
         wait_for_previous();
         return;
@@ -132,6 +137,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
         asked[warp] = at;
     __syncwarp();
     ring_begin(&args, &ring, &asked[warp], barriers, warp, lane);
+#pragma unroll 1
     for (int32_t i = 0; i < WEFT_STAGES; i++) {
         if (args.early && !ring_is_old(&ring))
             wait_for_previous();

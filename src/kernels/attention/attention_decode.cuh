@@ -7,6 +7,8 @@
 #ifndef WEFT_KERNELS_ATTENTION_DECODE_CUH
 #define WEFT_KERNELS_ATTENTION_DECODE_CUH
 
+#define FILLS (WEFT_HANDED == 2)
+
 #include <stdint.h>
 
 enum {
@@ -59,6 +61,9 @@ static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row,
 }
 
 #include "src/kernels/attention/attention_ring.cuh"
+#if FILLS
+#include "src/kernels/attention/attention_filled.cuh"
+#endif
 #if WEFT_HANDED
 #include "src/kernels/attention/attention_handed.cuh"
 #else

@@ -62,6 +62,19 @@ int32_t weft__attention_want_decode(struct weft__attention_constants constants, 
     return kernel;
 }
 
+int32_t weft__attention_want_filled(const weft_attention_desc *desc,
+                                    const struct weft__cuda_limits *limits,
+                                    struct weft__attention_constants constants,
+                                    struct weft__cuda_choice *choice)
+{
+    if (!constants.WEFT_HANDED || !weft__attention_has_boxes(desc, limits) || desc->max_seqs < 2 ||
+        desc->max_kv_len <= WEFT__ATTENTION_SHORT_KEYS)
+        return 0;
+    constants.WEFT_BOXES = 1, constants.WEFT_HANDED = 2;
+    return weft__cuda_want(choice, "src/kernels/attention/attention_decode.cu",
+                           "weft_attention_decode", WEFT__CUDA_VALUES(attention, constants));
+}
+
 // Is one sequence read by clusters (attention_cluster.cu)?
 static bool wants_clusters(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
                            const struct weft__attention_cuda_launch *launch)

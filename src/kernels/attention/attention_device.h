@@ -32,7 +32,8 @@
 // 0 again then: those of a batch are set to zero once in its life, others by a launch before.
 //
 // Decode of equal shares, sixteen rows and heads of up to 128 has no counter: states are handed on to the block that has
-// the item's last tile (attention_handed.cuh).
+// the item's last tile (attention_handed.cuh). Where its tiles come in boxes, and items of few tiles are among items of many, a block has
+// some of the former whole, behind its part of the latter (attention_filled.cuh).
 //
 // Blocks that read whole tokens (attention_abreast.cu) stand in one file, an item has all KV heads: heads_abreast is their number,
 // heads_each 1.
@@ -120,9 +121,10 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     const double *turns;                // per position, of every pair
     float turn_factor;
     // Behind all others, so that the machine code of kernels that read neither is what it was (NOTES.md).
-    int32_t merge_tiles; // several clusters: tiles that a block which merges has less than others
-    int32_t boxed;       // prefill by warpgroups: the maps say where the cache lies
-    int32_t set_keys;    // prefill: 64s of keys that L2 holds while others are read
+    int32_t
+        merge_tiles; // several clusters, filled shares: tiles that a block which merges has less than others
+    int32_t boxed;    // prefill by warpgroups: the maps say where the cache lies
+    int32_t set_keys; // prefill: 64s of keys that L2 holds while others are read
 };
 
 // Planes whose heads may lie in pieces.

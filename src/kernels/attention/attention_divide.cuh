@@ -13,6 +13,9 @@
 #ifndef WEFT_ABREAST
 #define WEFT_ABREAST 0 // KV heads whose tokens a block reads whole
 #endif
+#ifndef FILLS
+#define FILLS 0 // 1: shares may be filled up (attention_filled.cuh)
+#endif
 #include "src/kernels/attention/attention_device.h"
 #include "src/kernels/attention/attention_mask.cuh"
 #include "src/kernels/cuda/warp.cuh"
@@ -49,16 +52,25 @@ DEVICE int32_t seqs_of(const struct weft__attention_device_args *args)
     return args->num_seqs_at ? min(*args->num_seqs_at, args->num_seqs) : args->num_seqs;
 }
 
-DEVICE struct sequence sequence_of(const struct weft__attention_device_args *args, int32_t index)
+// Lengths of sequence `index`, and its pages on the same trip to memory.
+DEVICE struct lengths lengths_of(const struct weft__attention_device_args *args, int32_t index,
+                                 const int32_t **pages)
 {
     struct lengths lengths = {index, 0, 0, 0};
-    const int32_t *pages = NULL;
+    *pages = NULL;
     if (index < seqs_of(args)) {
         lengths.first_token = args->cu_q_lens[index];
         lengths.q_len = args->cu_q_lens[index + 1] - lengths.first_token;
         lengths.kv_len = args->kv_lens[index];
-        pages = pages_of(args, index); // on the same trip to memory
+        *pages = pages_of(args, index);
     }
+    return lengths;
+}
+
+DEVICE struct sequence sequence_of(const struct weft__attention_device_args *args, int32_t index)
+{
+    const int32_t *pages;
+    const struct lengths lengths = lengths_of(args, index, &pages);
     struct sequence s = sequence_from(args, lengths);
     s.pages = pages;
     return s;
@@ -129,17 +141,42 @@ struct place {
     int32_t kv_head, row_tile; // the item
     int32_t tile;              // of the item
     int32_t left;              // of the share from here on: tiles, and ends of items
+#if FILLS
+    const struct filled *filled; // of the share, or NULL
+    bool whole;                  // among the items that it has whole
+#endif
 };
+
+#if FILLS
+DEVICE bool place_goes_on(struct place *at);
+DEVICE int32_t sequence_behind(const struct place *at);
+DEVICE int32_t end_of(const struct weft__attention_device_args *args, const struct place *at);
+#else
+DEVICE int32_t end_of(const struct weft__attention_device_args *args, const struct place *)
+{
+    return args->end_tiles;
+}
+DEVICE bool place_goes_on(struct place *)
+{
+    return false;
+}
+DEVICE int32_t sequence_behind(const struct place *at)
+{
+    return at->seq.lengths.seq + 1;
+}
+#endif
 
 // Goes `tiles` further; 0 <= tiles <= left, at most to the end of the item, and over that.
 DEVICE void place_advance(const struct weft__attention_device_args *args, struct place *at,
                           int32_t tiles)
 {
     at->tile += tiles, at->left -= tiles;
-    if (at->tile < at->seq.tiles)
+    const bool ends = at->tile >= at->seq.tiles;
+    if (ends)
+        at->left = max(at->left - end_of(args, at), 0);
+    if (at->left == 0 && place_goes_on(at))
         return;
-    at->left = max(at->left - args->end_tiles, 0);
-    if (at->left == 0)
+    if (!ends || at->left == 0)
         return;
     at->tile = 0;
     at->kv_head += args->heads_abreast;
@@ -150,7 +187,7 @@ DEVICE void place_advance(const struct weft__attention_device_args *args, struct
         return;
     at->row_tile = 0;
     do
-        at->seq = sequence_of(args, at->seq.lengths.seq + 1);
+        at->seq = sequence_of(args, sequence_behind(at));
     while (at->seq.items == 0);
 }
 
@@ -237,6 +274,9 @@ DEVICE struct place place_begin(const struct weft__attention_device_args *args, 
     bool whole = false;
     struct scan scan;
     struct place at;
+#if FILLS
+    at.filled = NULL;
+#endif
     // All groups of sequences for the sum of their work, then from the first on again; where there is but one it is known.
 #pragma unroll 1
     for (int32_t i = 0;; i++) {
@@ -309,6 +349,18 @@ DEVICE struct holders holders_of(const struct weft__attention_device_args *args,
     }
     return by;
 }
+
+#if FILLS
+// The block of the file in which the place's item begins.
+DEVICE int32_t first_holder(const struct weft__attention_device_args *args, const struct place *at,
+                            struct share share);
+#else
+DEVICE int32_t first_holder(const struct weft__attention_device_args *args, const struct place *at,
+                            struct share share)
+{
+    return holders_of(args, at, share).first;
+}
+#endif
 
 // The slot that block `number` of the file leaves a state of the item in.
 DEVICE int32_t slot_of(const struct weft__attention_device_args *args, struct holders by,

@@ -121,6 +121,13 @@ static inline bool weft__attention_heads_beside(const struct weft__attention_cal
 // Bytes of scratch that tiles of up to `rows` rows need.
 typedef int64_t weft__attention_scratch_fn(int32_t rows, int32_t head_dim, int32_t v_dim);
 
+// Short and long sequences of a batch, as the host knows them; all 0 where it does not.
+enum { WEFT__ATTENTION_SHORT_KEYS = 2048 }; // attention_divide.cuh has it as WHOLE_KEYS
+struct weft__attention_mix {
+    int64_t long_keys;
+    int32_t shorts, short_most; // how many, keys of the longest of them
+};
+
 // What a device's submit is given: the public arguments, settled, and new keys and values, where it is to append
 // them itself (k NULL: it is not).
 struct weft__attention_args {
@@ -131,7 +138,8 @@ struct weft__attention_args {
     // launched with others later), and counters that are 0, one for each block of a run, and places for what
     // blocks hand on (attention_handed.cuh).
     int64_t batch_tokens;
-    int64_t batch_keys;  // of all sequences, likewise; 0 where the host does not know
+    int64_t batch_keys; // of all sequences, likewise; 0 where the host does not know
+    struct weft__attention_mix batch_mix;
     int32_t batch_pages; // room of its list of pages, in which the first sequence comes first
     uint32_t *counters;
     float *handed;

@@ -95,6 +95,12 @@ bool weft__attention_decode_shape(const weft_attention_desc *desc,
 int32_t weft__attention_want_decode(struct weft__attention_constants constants, int32_t how,
                                     struct weft__cuda_choice *choice, int32_t *copied);
 
+// The kernel of boxes for runs that filled shares are for (attention_filled.cuh), 0: the plan has none.
+int32_t weft__attention_want_filled(const weft_attention_desc *desc,
+                                    const struct weft__cuda_limits *limits,
+                                    struct weft__attention_constants constants,
+                                    struct weft__cuda_choice *choice);
+
 // attention_cluster.cu, where one sequence is read by it.
 void weft__attention_plan_cluster(const weft_attention_desc *desc,
                                   const struct weft__cuda_limits *limits,

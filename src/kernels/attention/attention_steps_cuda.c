@@ -3,13 +3,14 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "src/kernels/attention/attention_cuda.h"
+#include "src/kernels/attention/attention_plan_cuda.h"
 
 enum {
     WARPS = WEFT__ATTENTION_WARPS,
     TOKEN_WARPS = WEFT__ATTENTION_TOKEN_WARPS,
     EVERY_ROW = 0x7fffffff,
     LINE_COLS = 64, // of 128 bytes
+    FILLED_SEQS = 64,
 };
 
 static struct weft__attention_device_plane plane_of(const weft_kv_plane *plane)
@@ -187,6 +188,20 @@ static void token_step(const struct weft__attention_cuda_launch *launch,
     step->overlap = 1;
 }
 
+// Is a run better off with filled shares (attention_filled.cuh)? The device decides by the lengths that it finds: this is whether the
+// text for it is worth its start.
+static bool fills(const struct weft__attention_cuda_launch *launch,
+                  const struct weft__attention_args *run,
+                  const struct weft__attention_device_args *device, uint32_t grid)
+{
+    const struct weft__attention_mix *mix = &run->batch_mix;
+    const int64_t blocks = grid / (uint32_t)device->heads_abreast;
+    const int64_t most = mix->short_most / WEFT__ATTENTION_KEYS + 1 + launch->end_tiles;
+    return mix->shorts > 0 && device->num_seqs <= FILLED_SEQS &&
+           mix->long_keys / WEFT__ATTENTION_KEYS * device->heads_each >=
+               blocks * (most + 1 + WARPS);
+}
+
 // `splits`: chunks of every item, 0: as the plan has them; maps: of boxes, or NULL. With new keys come queries that are not rotated yet: there
 // is one of each sequence. Rows that cp.async fetches come faster abreast only where pages are small.
 static void decode_step(const struct weft__attention_cuda_launch *launch,
@@ -196,15 +211,18 @@ static void decode_step(const struct weft__attention_cuda_launch *launch,
 {
     const int32_t rows = run->k ? launch->append : WEFT__ATTENTION_DECODE;
     const int32_t boxed = run->k ? launch->append_boxes : launch->boxes;
+    const int32_t filled = run->k ? launch->append_filled : launch->filled;
     const bool in_rows = !run->k && launch->copied_rows && device.aligned;
     const bool abreast = maps || launch->page_size < WEFT__ATTENTION_ROWS;
     device.splits = splits ? splits : device.splits;
+    device.merge_tiles = launch->handed_tiles;
     device.heads_abreast = abreast ? weft__attention_heads_abreast(launch, grid) : 1;
     device.heads_each = launch->num_kv_heads / device.heads_abreast;
     weft__cuda_step(step,
-                    maps      ? boxed
-                    : in_rows ? launch->copied_rows
-                              : rows,
+                    maps && filled && fills(launch, run, &device, grid) ? filled
+                    : maps                                              ? boxed
+                    : in_rows                                           ? launch->copied_rows
+                                                                        : rows,
                     grid, 1, WARPS * 32, &device, sizeof device);
     step->shared_bytes = launch->shared_bytes;
     step->overlap = 1;
