@@ -371,13 +371,42 @@ static void some_rows_of_numbers_are_divided_over_clusters(void **state)
     }
 }
 
+// A gate's blocks of eight warps keep sums of rows of nine to sixteen tiles apart, for which they have room.
+static void sums_of_a_gate_stay_apart(void **state)
+{
+    static const struct {
+        int64_t cols;
+        bool apart;
+    } cases[] = {{2048, false}, {2304, true}, {4096, true}, {4352, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct weft__linear_shape s, other;
+        struct weft__linear_matter m = {.cols = cases[i].cols,
+                                        .block_elems = 256,
+                                        .block_bytes = 144,
+                                        .numbers = 4,
+                                        .gate = true,
+                                        .rounds = true,
+                                        .groups = 896};
+        assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s));
+        assert_int_equal(s.warps, 8);
+        assert_int_equal(s.apart, cases[i].apart);
+        other = s, other.apart = false;
+        assert_true(s.shared_bytes - weft__linear_shared_bytes(&m, &other) ==
+                    (s.apart ? 2 * 2 * 8 * 16 * 4 : 0));
+        m.experts = true;
+        assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s) && !s.apart);
+    }
+}
+
 // Whatever is called by name has the warps that the name says, where shared memory allows them.
 static bool same_shape(const struct weft__linear_shape *a, const struct weft__linear_shape *b)
 {
     return a->columns == b->columns && a->warps == b->warps && a->stages == b->stages &&
            a->team == b->team && a->split == b->split && a->blocks == b->blocks &&
-           a->pair == b->pair && a->twin == b->twin && a->spread == b->spread &&
-           a->x_outside == b->x_outside && a->shared_bytes == b->shared_bytes;
+           a->pair == b->pair && a->apart == b->apart && a->twin == b->twin &&
+           a->spread == b->spread && a->x_outside == b->x_outside &&
+           a->shared_bytes == b->shared_bytes;
 }
 
 static void forms_have_their_warps(void **state)
@@ -419,6 +448,7 @@ int main(void)
         cmocka_unit_test(a_twins_teams_follow_its_groups),
         cmocka_unit_test(few_groups_have_one_block),
         cmocka_unit_test(some_rows_of_numbers_are_divided_over_clusters),
+        cmocka_unit_test(sums_of_a_gate_stay_apart),
         cmocka_unit_test(forms_have_their_warps),
         cmocka_unit_test(every_problem_has_a_shape),
         cmocka_unit_test(models_keep_x_near),

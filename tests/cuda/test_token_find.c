@@ -16,10 +16,10 @@
 enum { LAYERS = 3, BEFORE = 2, PER_LAYER = 5, COUNT = BEFORE + PER_LAYER * LAYERS, BEHIND = 1 };
 enum { EMBED = 2048, WIDE = 2304, Q_HEADS = 32, KV_HEADS = 4, HEAD_DIM = 64 };
 
-static const char *const names[] = {"WEFT_FORMAT",  "WEFT_TEAM",     "WEFT_BATCH",   "WEFT_SPLIT",
-                                    "WEFT_GATE",    "WEFT_ROUND",    "WEFT_PAIR",    "WEFT_Y_DTYPE",
-                                    "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES",   "WEFT_PAGE",
-                                    "WEFT_SPLITS",  "WEFT_X_DTYPE",  "WEFT_ALIGNED", "WEFT_WARPS"};
+static const char *const names[] = {
+    "WEFT_FORMAT", "WEFT_TEAM",    "WEFT_BATCH",   "WEFT_SPLIT",    "WEFT_GATE",  "WEFT_ROUND",
+    "WEFT_PAIR",   "WEFT_Y_DTYPE", "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES", "WEFT_PAGE",
+    "WEFT_SPLITS", "WEFT_X_DTYPE", "WEFT_ALIGNED", "WEFT_WARPS",    "WEFT_APART"};
 enum {
     FORMAT,
     TEAM,
@@ -37,6 +37,7 @@ enum {
     X_DTYPE,
     ALIGNED,
     WARPS,
+    APART,
     NAMES
 };
 
@@ -344,22 +345,21 @@ static void a_second_format_is_found(void **state)
     assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 2], 1 << 5); // in eights
 }
 
-// Rows of nine to sixteen tiles of gate and up in teams of eight warps.
-static void eights_are_found(void **state)
+// Rows of nine to sixteen tiles of gate and up in teams of eight warps: their sums must have stayed apart.
+static void sums_apart_are_found(void **state)
 {
     (void)state;
     enum { WIDER = 2304 };
     kernels[UP].values[TEAM] = 8;
-    assert_true(found());
-    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 2], 0); // eight tiles a row
+    assert_true(found()); // eight tiles a row
     for (int l = 0; l < LAYERS; l++) {
         linear[l][O].part[0].rows = linear[l][DOWN].part[0].rows = WIDER;
         linear[l][UP].cols = linear[l][QKV].cols = WIDER;
     }
-    assert_true(found());
-    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 2], 1 << 2);
-    set_all(FORMAT, 32); // a warp has a slot of two tiles
     assert_false(found());
+    kernels[UP].values[APART] = 1;
+    assert_true(found());
+    assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 2], 0);
 }
 
 // Sums whose order the launches before have: of even and odd tiles apart, or not; the last down has an order of
@@ -400,7 +400,7 @@ int main(void)
         cmocka_unit_test(other_plain_weights_are_left),
         cmocka_unit_test_setup(other_devices_are_left, make),
         cmocka_unit_test_setup(a_second_format_is_found, make),
-        cmocka_unit_test_setup(eights_are_found, make),
+        cmocka_unit_test_setup(sums_apart_are_found, make),
         cmocka_unit_test_setup(orders_of_sums_are_kept, make),
         cmocka_unit_test(it_is_chosen_where_it_was_measured),
     };

@@ -51,6 +51,42 @@ DEVICE void barrier_wait(uint32_t barrier, uint32_t parity)
                  : "memory");
 }
 
+// Waits for the ends of two phases, which are looked at side by side: a look takes a way through the memory unit.
+DEVICE void barriers_wait(uint32_t first, uint32_t first_parity, uint32_t second,
+                          uint32_t second_parity)
+{
+    asm volatile("{\n.reg .pred one, two;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 one, [%0], %1;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 two, [%2], %3;\n"
+                 "and.pred one, one, two;\n"
+                 "@one bra.uni end;\n"
+                 "bra.uni again;\n"
+                 "end:\n}" ::"r"(first),
+                 "r"(first_parity), "r"(second), "r"(second_parity)
+                 : "memory");
+}
+
+// Of four.
+DEVICE void barriers_wait_4(const uint32_t barrier[4], const uint32_t parity[4])
+{
+    asm volatile("{\n.reg .pred one, two, three, four;\n"
+                 "again:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 one, [%0], %1;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 two, [%2], %3;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 three, [%4], %5;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 four, [%6], %7;\n"
+                 "and.pred one, one, two;\n"
+                 "and.pred three, three, four;\n"
+                 "and.pred one, one, three;\n"
+                 "@one bra.uni end;\n"
+                 "bra.uni again;\n"
+                 "end:\n}" ::"r"(barrier[0]),
+                 "r"(parity[0]), "r"(barrier[1]), "r"(parity[1]), "r"(barrier[2]), "r"(parity[2]),
+                 "r"(barrier[3]), "r"(parity[3])
+                 : "memory");
+}
+
 // Has that phase ended?
 DEVICE bool barrier_ended(uint32_t barrier, uint32_t parity)
 {

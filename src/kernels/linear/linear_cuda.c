@@ -119,6 +119,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_ROUND = set->matter.rounds,
         .WEFT_PAIR = shape->pair,
         .WEFT_TWIN = shape->twin,
+        .WEFT_APART = shape->apart,
         .WEFT_SPREAD = shape->spread,
         .WEFT_LONG_X = long_x(desc->cols),
         .WEFT_COLS = constant_cols(set, desc->cols),

@@ -69,6 +69,7 @@ struct weft__linear_shape {
     int32_t blocks;        // that an SM should hold
     bool pair;             // two blocks of a cluster round 32 results together
     bool twin;             // a warp takes tiles of two row blocks at a time
+    bool apart;            // sums of tiles stay apart: WEFT_APART
     bool rounds_x;         // blocks round X themselves
     int32_t launches;      // whose blocks are to share an SM; 0: one
     int32_t spread; // copies of the table of points of a lattice, for as many lanes; 0: one for all
@@ -105,9 +106,9 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
     int64_t tile = weft__linear_tile_cols(m);
     int64_t tiles = ((m->cols + tile - 1) / tile + s->split - 1) / s->split;
     int64_t group_blocks = (m->gate ? 2 : 1) * (weft__linear_group_rows(m, s) / 16);
-    int64_t sums = s->sent
-                       ? WEFT__LINEAR_SENT_SUMS(group_blocks, s->warps, s->columns, s->split)
-                       : 2 * group_blocks * s->warps * s->columns * (s->columns == 1 ? 16 : 20) * 4;
+    int64_t sums = s->sent ? WEFT__LINEAR_SENT_SUMS(group_blocks, s->warps, s->columns, s->split)
+                           : 2 * group_blocks * (s->apart ? 16 : s->warps) * s->columns *
+                                 (s->columns == 1 ? 16 : 20) * 4;
     int64_t x =
         s->x_outside ? 0
         : s->sent    ? s->columns * tiles * tile * WEFT__LINEAR_SENT_BYTES(m->brain, s->columns)
@@ -422,6 +423,17 @@ static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m,
     return false;
 }
 
+// Blocks of eight warps whose rows of W have up to sixteen tiles add up a gate's sums as blocks of sixteen do, as those of other
+// formats are: it costs them little, and in the one launch of a token (src/kernels/token/) chains of eight cost more.
+static inline bool weft__linear_is_apart(const struct weft__linear_matter *m,
+                                         const struct weft__linear_shape *s,
+                                         const struct weft__cuda_limits *limits)
+{
+    return s->columns == 1 && s->split == 1 && s->warps == 8 && m->gate && m->rounds && !m->exact &&
+           !m->experts && m->block_elems > 1 && m->cols > 8 * WEFT__LINEAR_TILE_COLS &&
+           m->cols <= 16 * WEFT__LINEAR_TILE_COLS && limits->sm >= 90;
+}
+
 // Blocks that have all columns of their rows, or share them with the next ones: the first of a list that fits.
 static inline bool weft__linear_choose_blocks(const struct weft__linear_matter *m, int32_t columns,
                                               const struct weft__cuda_limits *limits,
@@ -438,6 +450,7 @@ static inline bool weft__linear_choose_blocks(const struct weft__linear_matter *
                                                  .split = split,
                                                  .blocks = list[i][2]};
             shape->pair = weft__linear_is_pair(m, shape, limits);
+            shape->apart = weft__linear_is_apart(m, shape, limits);
             if (!weft__linear_has_registers(m, shape) || !weft__linear_fits(m, shape, limits))
                 continue;
             shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);

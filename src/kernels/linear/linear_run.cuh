@@ -94,6 +94,9 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
 #pragma unroll BLOCKS_AT_ONCE
         for (int32_t block = 0; block < GROUP_STEPS; block++) {
             float acc[ACCUMULATORS] = {0};
+#if WEFT_APART
+            float of_first[2] = {0, 0};
+#endif
 #if WEFT_X_OUTSIDE
             float settled[ACCUMULATORS] = {0};
             int32_t unsettled = 0;
@@ -105,6 +108,10 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
                     slot = AT_A_TURN > 1 ? k : slot;
                     COPY_WAIT(WEFT_STAGES - 1);
                     __syncwarp();
+#if WEFT_APART
+                    of_first[0] = acc[0], of_first[1] = acc[1]; // of two tiles at most
+                    acc[0] = acc[1] = 0;
+#endif
                     tile_multiply(&s, args, ring + slot * SLOT_BYTES, first + k * WEFT_TEAM, acc);
                     __syncwarp();
                     stream_ask(&s, args, slot); // the slot that has just been read
@@ -120,7 +127,16 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
             settle(settled, acc);
             settle(acc, settled);
 #endif
+#if WEFT_APART
+            const int32_t tile = (s.warp - base) & (WEFT_TEAM - 1), second = tile + WEFT_TEAM;
+            float *of_tile = sums + block * SUM_BLOCK + (tile - s.warp) * COLUMNS * SUM_STRIDE;
+            const bool two = second < s.tiles;
+            sums_store(&s, of_tile + (two ? WEFT_TEAM * COLUMNS * SUM_STRIDE : 0), acc);
+            if (two)
+                sums_store(&s, of_tile, of_first);
+#else
             sums_store(&s, sums + block * SUM_BLOCK, acc);
+#endif
             bases |= (uint32_t)base << 4 * block;
             base = next_base(base, s.tiles);
         }

@@ -21,6 +21,7 @@
 // 2 GELU, 3 GELU by tanh, 4 clamped), WEFT_EXPERTS (weights of many experts, each with rows of X of its own: the blocks of a blockIdx.y have a share of
 // one expert's; its bits: 2 rows of X are weighed, 4 something is added, 8 the function is of one matrix alone), WEFT_LONG_X (0, 1, 2: how much of a row of X a thread asks for at once; short rows want short text), WEFT_COLS (of a row of X, whole tiles; 0: what the
 // arguments say),
+// WEFT_APART (sums of all tiles of a row block, up to sixteen, are added up in the order of tiles, as a team of sixteen does it),
 // WEFT_TWIN (slots of the ring have tiles of two row blocks, groups 32 outputs), WEFT_ROUND (result leaves as int8), WEFT_PAIR (likewise), WEFT_Y_DTYPE (1 f32, 2 f16, 3 bf16).
 #ifndef WEFT_KERNELS_LINEAR_STREAM_CUH
 #define WEFT_KERNELS_LINEAR_STREAM_CUH
@@ -45,7 +46,8 @@ enum {
     GROUP_STEPS = GROUP_BLOCKS / SLOT_BLOCKS,
     SUM_STRIDE = COLUMNS == 1 ? 16 : 20, // floats; 20 keeps a warp's stores in different banks
     TEAMS = WEFT_WARPS / WEFT_TEAM,
-    SUM_BLOCK = WEFT_TEAM * COLUMNS * SUM_STRIDE,
+    SUM_PLACES = WEFT_APART ? 16 : WEFT_TEAM, // of a row block
+    SUM_BLOCK = SUM_PLACES * COLUMNS * SUM_STRIDE,
     ALL_BUT_ONE = WEFT_STAGES > 1 ? WEFT_STAGES - 1 : 1, // slots of a warp's ring
     RING_BYTES = WEFT_WARPS * WEFT_STAGES * SLOT_BYTES,
     TEAM_SUMS = 2 * GROUP_BLOCKS * SUM_BLOCK,

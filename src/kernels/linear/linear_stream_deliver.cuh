@@ -31,6 +31,12 @@ DEVICE float stream_sum(const struct stream *s, const float *sums, int32_t block
     const int32_t shares = OUT_BLOCKS == 1 && ROWS_AT_ONCE == 1 ? 2 : 1;
     const float *at = sums + block * SUM_BLOCK + n * SUM_STRIDE + s->lane % 16;
     float total = 0;
+#if WEFT_APART
+    (void)base;
+    for (int32_t t = shares == 2 ? s->lane / 16 : 0; t < s->tiles; t += shares)
+        total += at[t * COLUMNS * SUM_STRIDE];
+    return shares == 2 ? total + __shfl_xor_sync(0xffffffffu, total, 16) : total;
+#endif
 #pragma unroll
     for (int32_t rank = 0; rank < WEFT_SPLIT; rank++)
 #pragma unroll 8

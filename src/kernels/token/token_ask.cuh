@@ -6,33 +6,72 @@
 
 #include "src/kernels/token/token_shared.cuh"
 
-// The next slot, and the one whose bytes must have come before it is asked for.
-struct asker {
+// A slot, and a parity of its barrier.
+struct walker {
     uint32_t slot, parity;
-    uint32_t behind, behind_parity;
-    int32_t ahead; // slots asked for, FLIGHT at most
+};
+
+DEVICE void walk(struct walker *w)
+{
+    if (++w->slot == DEPTH)
+        w->slot = 0, w->parity ^= 1;
+}
+
+// The next slot, which must have been read, and the one FLIGHT before, whose bytes must have come before it is asked for. (Those before the
+// first slot have come: their parities are the ones that barriers begin with.)
+struct asker {
+    struct walker next, behind;
     uint64_t policy;
 };
+
+DEVICE struct asker asker_make()
+{
+    const struct asker a = {{0, 1}, {DEPTH - FLIGHT, 1}, policy_once()};
+    return a;
+}
+
+DEVICE uint32_t empty_barrier(struct walker w)
+{
+    return shared_address(shared_rest()->empty) + 8 * w.slot;
+}
+
+DEVICE uint32_t full_barrier(struct walker w)
+{
+    return shared_address(shared_rest()->full) + 8 * w.slot;
+}
 
 // Waits until the next slot may be asked for. Returns its barrier.
 DEVICE uint32_t slot_begin(struct asker *a)
 {
-    const struct shared *s = shared_rest();
-    barrier_wait(shared_address(s->empty) + 8 * a->slot, a->parity);
-    if (a->ahead < FLIGHT) {
-        a->ahead++;
-    } else {
-        barrier_wait(shared_address(s->full) + 8 * a->behind, a->behind_parity);
-        if (++a->behind == DEPTH)
-            a->behind = 0, a->behind_parity ^= 1;
-    }
-    return shared_address(s->full) + 8 * a->slot;
+    barriers_wait(empty_barrier(a->next), a->next.parity, full_barrier(a->behind),
+                  a->behind.parity);
+    walk(&a->behind);
+    return full_barrier(a->next);
 }
 
 DEVICE void slot_next(struct asker *a)
 {
-    if (++a->slot == DEPTH)
-        a->slot = 0, a->parity ^= 1;
+    walk(&a->next);
+}
+
+// The next two slots: where they are and their barriers, which are waited for side by side, for that is what takes the time of who asks.
+struct two_slots {
+    uint32_t to[2], full[2];
+};
+
+DEVICE struct two_slots two_begin(struct asker *a)
+{
+    const struct walker first = a->next, behind = a->behind;
+    walk(&a->next), walk(&a->behind);
+    const uint32_t barrier[4] = {empty_barrier(first), empty_barrier(a->next), full_barrier(behind),
+                                 full_barrier(a->behind)};
+    const uint32_t parity[4] = {first.parity, a->next.parity, behind.parity, a->behind.parity};
+    barriers_wait_4(barrier, parity);
+    const uint32_t ring = shared_address(shared_memory());
+    const struct two_slots two = {{ring + first.slot * SLOT, ring + a->next.slot * SLOT},
+                                  {full_barrier(first), full_barrier(a->next)}};
+    walk(&a->next), walk(&a->behind);
+    return two;
 }
 
 #if PLAIN
@@ -79,7 +118,7 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
         for (int32_t slot = 0; slot < w.slots; slot++) {
             const int32_t column = slot_column(w.form, slot);
             const uint32_t barrier = slot_begin(a);
-            boxes_of_slot(ring + a->slot * SLOT, first, second, column,
+            boxes_of_slot(ring + a->next.slot * SLOT, first, second, column,
                           w.form == PAIRS ? column : column + 16, at.row, barrier, a->policy);
             slot_next(a);
         }
@@ -93,7 +132,7 @@ DEVICE void slot_ask(struct asker *a, const uint8_t *first, int32_t first_bytes,
                      const uint8_t *second, int32_t second_bytes, uint32_t apart)
 {
     const uint32_t barrier = slot_begin(a);
-    const uint32_t to = shared_address(shared_memory()) + a->slot * SLOT;
+    const uint32_t to = shared_address(shared_memory()) + a->next.slot * SLOT;
     barrier_expect(barrier, (uint32_t)(first_bytes + second_bytes));
     copy_bulk_as(to, first, (uint32_t)first_bytes, barrier, a->policy);
     if (second_bytes > 0)
@@ -112,31 +151,40 @@ DEVICE void pair_ask(struct asker *a, const uint8_t *first, const uint8_t *secon
     }
 }
 
-// Tiles of sixteen rows that are added up in chains of eight columns.
-DEVICE void eights_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
-{
-#pragma unroll 1
-    for (int32_t t = 0; t < 2 * EIGHT_SLOTS; t += TEAM_WARPS)
-        slot_ask(a, rows + t * TILE, TEAM_WARPS * TILE, rows + (t + 8) * TILE,
-                 min(max(tiles - t - 8, 0), TEAM_WARPS) * TILE, TEAM_WARPS * TILE);
-}
-
 #if WEFT_SECOND
 
-// Units of a matrix of the second format, `count` from `rows` on.
+// Two slots, or one where `second_bytes` is 0, of a piece each.
+DEVICE void two_slots_ask(struct asker *a, const uint8_t *first, uint32_t first_bytes,
+                          const uint8_t *second, uint32_t second_bytes)
+{
+    if (second_bytes == 0) {
+        slot_ask(a, first, (int32_t)first_bytes, NULL, 0, 0);
+        return;
+    }
+    const struct two_slots two = two_begin(a);
+    barrier_expect(two.full[0], first_bytes);
+    copy_bulk_as(two.to[0], first, first_bytes, two.full[0], a->policy);
+    barrier_expect(two.full[1], second_bytes);
+    copy_bulk_as(two.to[1], second, second_bytes, two.full[1], a->policy);
+}
+
+// Units of a matrix of the second format, `count` from `rows` on: of two blocks, or (not w->columns) of one.
 DEVICE void second_ask(struct asker *a, const uint8_t *rows, int32_t count,
                        const struct second_work *w)
 {
     enum { BYTES = second_format::SECOND_TILE_BYTES };
     const int64_t row_bytes = (int64_t)w->tiles * BYTES; // of sixteen rows
+    // from slot to slot: columns, and bytes
+    const int32_t step = w->columns ? 2 : 4;
+    const int64_t apart = w->columns ? row_bytes : 2 * BYTES;
 #pragma unroll 1
-    for (int32_t i = 0; i < count; i++, rows += w->columns ? 2 * row_bytes : row_bytes)
+    for (int32_t i = 0; i < count; i++, rows += w->columns ? 2 * row_bytes : row_bytes) {
+        const uint8_t *at = rows;
 #pragma unroll 1
-        for (int32_t t = 0; t < w->tiles; t += w->columns ? 1 : 2)
-            if (w->columns)
-                slot_ask(a, rows + t * BYTES, BYTES, rows + row_bytes + t * BYTES, BYTES, BYTES);
-            else
-                slot_ask(a, rows + t * BYTES, min(w->tiles - t, 2) * BYTES, NULL, 0, 0);
+        for (int32_t left = w->tiles; left > 0; left -= step, at += step * BYTES)
+            two_slots_ask(a, at, (uint32_t)min(left, 2) * BYTES, at + apart,
+                          (uint32_t)(w->columns ? min(left, 2) : min(max(left - 2, 0), 2)) * BYTES);
+    }
 }
 
 // What the SM has of V or of down, where they have it.
@@ -160,7 +208,7 @@ DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
     for (int32_t left = tiles; left > 0; left -= SLOT_TILES) {
         const uint32_t bytes = (uint32_t)min(left, SLOT_TILES) * TILE, barrier = slot_begin(a);
         barrier_expect(barrier, bytes);
-        copy_bulk_as(shared_address(shared_memory()) + a->slot * SLOT, rows, bytes, barrier,
+        copy_bulk_as(shared_address(shared_memory()) + a->next.slot * SLOT, rows, bytes, barrier,
                      a->policy);
         rows += SLOT_TILES * TILE;
         slot_next(a);
@@ -186,9 +234,6 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
             const void *of = k < 0 ? layer->q : v < 0 ? layer->k : layer->v;
             const int32_t row = k < 0 ? unit : v < 0 ? k : v;
             rows_ask(a, (const uint8_t *)of + row * row_bytes, w.tiles);
-        } else if (kind == UP && form_of(UP) == EIGHTS) {
-            eights_ask(a, first + u * row_bytes, w.tiles);
-            eights_ask(a, up + u * row_bytes, w.tiles);
         } else if (kind == UP) {
             pair_ask(a, first + u * row_bytes, up + u * row_bytes, w.tiles);
         } else {
@@ -221,7 +266,7 @@ DEVICE void keys_ask(struct asker *a, const struct weft__token_layer *layer, int
     for (int32_t tile = 0; tile < at->left; tile++) {
         const int32_t key = at->seq.begin + (at->tile + tile) * KEYS, own = page;
         page = page_of(at, tile + 1);
-        const uint32_t barrier = slot_begin(a), to = shared_address(shared_keys(a->slot));
+        const uint32_t barrier = slot_begin(a), to = shared_address(shared_keys(a->next.slot));
         boxes_ask(layer->k_map, layer->v_map, to, at->kv_head, own, key % PAGE, barrier);
         slot_next(a);
     }
@@ -253,7 +298,7 @@ DEVICE void norms_ask(const struct weft__token_layer *layer)
 DEVICE void ask_all(const struct weft__token_args *args)
 {
     const struct shared *s = shared_rest();
-    struct asker a = {0, 1, 0, 0, 0, policy_once()};
+    struct asker a = asker_make();
 #if !PLAIN
     struct weft__token_layer layer = args->layers[0];
 #endif

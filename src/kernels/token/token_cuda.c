@@ -91,8 +91,6 @@ static bool formats_of(const struct weft__token_met *met, struct weft__token_con
         (met->v && !weft__token_adds_even(met->v)))
         return weft__token_refuse(plan, "a matrix adds its sums in another order");
     c->WEFT_SECOND = second;
-    c->WEFT_EIGHTS = (weft__token_constant(met->up, "WEFT_TEAM") == 8 && c->WEFT_EMBED > 8 * 256)
-                     << UP;
     if (met->down[1] && weft__token_constant(met->down[1], "WEFT_TEAM") == 8)
         c->WEFT_EIGHTS |= 1 << SECOND_DOWN;
     if (last[1] && weft__token_constant(last[1], "WEFT_TEAM") == 8)
@@ -184,7 +182,7 @@ static bool fits(const struct weft__token_seen *layer, const struct weft__token_
         return weft__token_refuse(
             plan, "codes of the format are points of a lattice, or its scales of groups");
     const struct ring ring = ring_of(c, limits->shared_per_block);
-    if ((c->WEFT_EIGHTS || c->WEFT_SECOND) && ring.slot_tiles != 4)
+    if (c->WEFT_SECOND && ring.slot_tiles != 4)
         return weft__token_refuse(plan, "tiles are too large for teams of two warps");
     if (c->WEFT_SECOND && 2 * tile_bytes(c->WEFT_SECOND) > ring.slot_bytes)
         return weft__token_refuse(plan, "tiles of the second format are too large");
@@ -266,8 +264,7 @@ void weft__token_sample(weft_dtype format, weft_dtype second, int32_t even,
                                               .WEFT_SPLITS = 8,
                                               .WEFT_TOKEN_GATE = 1,
                                               .WEFT_SECOND = (int32_t)second,
-                                              .WEFT_EIGHTS = (format == WEFT_Q4_K) << UP |
-                                                             (second != 0) << SECOND_DOWN,
+                                              .WEFT_EIGHTS = (second != 0) << SECOND_DOWN,
                                               .WEFT_EVEN = even};
     constants.WEFT_SLOTS = ring_of(&constants, H200_BYTES).slots;
     kernel_of(&constants, kernel);

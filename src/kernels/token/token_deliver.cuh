@@ -63,7 +63,7 @@ DEVICE float second_sum(const float parts[MULTIPLIERS][WARP], const struct secon
     if (w->columns) {
 #pragma unroll
         for (int32_t j = 0; j < 8; j++)
-            sum[even && j % 2] += parts[part_of(block, (uint32_t)j + seq)][lane % 16];
+            sum[even && j % 2] += parts[part_of(j, (uint32_t)(j / 2 * 2 + block) + seq)][lane % 16];
     } else {
 #pragma unroll
         for (int32_t j = 0; j < MULTIPLIERS; j++)
@@ -87,14 +87,6 @@ DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last
         const struct second_work of = second_work_of(kind, last);
         sum[0] = second_sum(s->parts[place], &of, kind, last, d->seq, lane);
         slots = of.slots;
-    } else if (w.form ==
-               EIGHTS) { // lower lanes' rows are of the first block, whose slots come first
-        const bool even = WEFT_EVEN >> kind & 1;
-        const uint32_t seq = d->seq + lane / 16 * EIGHT_SLOTS;
-#pragma unroll
-        for (int32_t j = 0; j < 8; j++)
-            sum[even && j % 2] += s->parts[place][part_of(j, j / TEAM_WARPS + seq)][16 + lane % 16];
-        sum[0] += even ? sum[1] : 0;
     } else if (w.form == PAIRS) {
         const bool even = WEFT_EVEN >> (last ? LAST_DOWN : kind) & 1;
 #pragma unroll

@@ -70,14 +70,12 @@ static bool is_second(const struct weft__token_seen *seen, int32_t format)
     return weft__token_constant(seen->kernel, "WEFT_FORMAT") != format;
 }
 
-// Chains of eight columns' tiles: of gate and up, of which a row has two at most each; of down in the second format.
+// Chains of eight columns' tiles: of down in the second format.
 static bool adds_in_eights(const struct weft__token_seen *seen, int32_t format)
 {
     const struct weft__linear_device_args *args = seen->args;
-    const int32_t tiles = args->cols / WEFT__LINEAR_TILE_COLS;
-    const bool gate = weft__token_constant(seen->kernel, "WEFT_GATE");
-    return weft__token_constant(seen->kernel, "WEFT_TEAM") == 8 &&
-           (is_second(seen, format) ? args->residual && !gate : gate && tiles > 8 && tiles <= 16);
+    return weft__token_constant(seen->kernel, "WEFT_TEAM") == 8 && is_second(seen, format) &&
+           args->residual && !weft__token_constant(seen->kernel, "WEFT_GATE");
 }
 
 // What any matrix must be: one rounded row of X, whole tiles, nothing but products, and sums whose order this kernel has.
@@ -99,7 +97,8 @@ static bool plain_matrix(const struct weft__token_seen *seen, int32_t num_parts,
         args->batch != 1)
         return weft__token_refuse(plan, "a matrix has another input than one rounded row");
     if (weft__token_constant(k, "WEFT_SPLIT") != 1 ||
-        (team != 16 && tiles > team && !adds_in_eights(seen, plan->format)))
+        (team != 16 && tiles > team && !weft__token_constant(k, "WEFT_APART") &&
+         !adds_in_eights(seen, plan->format)))
         return weft__token_refuse(plan, "a matrix adds its products in another order");
     if (args->cols % WEFT__LINEAR_TILE_COLS || args->num_parts != num_parts)
         return weft__token_refuse(plan,

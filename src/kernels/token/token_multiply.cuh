@@ -194,12 +194,7 @@ enum {
     ROW_SLOTS = (EMBED / 256 + SLOT_TILES - 1) / SLOT_TILES,
     PAIRS_FIXED = TEAMS % PAIR_SLOTS == 0,
     QKV_FIXED = TEAMS % ROW_SLOTS == 0,
-    UP_EIGHTS = WEFT_EIGHTS >> UP & 1,
 };
-static_assert(!(WEFT_EIGHTS & ((1 << KINDS) - 1)) ||
-                  ((WEFT_EIGHTS & ((1 << KINDS) - 1)) == 1 << UP && TEAMS == 2 * EIGHT_SLOTS &&
-                   EMBED > 8 * 256 && EMBED <= 16 * 256),
-              "a warp has one slot of a unit in chains of eight");
 
 // The team's next slot where a matrix's begin at `seq`.
 DEVICE int32_t next_of_team(uint32_t seq, int32_t warp)
@@ -224,9 +219,9 @@ DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
         float sum[2][2] = {};
 #pragma unroll 1
         for (; at < w.slots; at += TEAMS) {
-            const bool below = at >= w.block_slots; // of the second block
-            const int32_t slot = below ? at - w.block_slots : at;
-            const int32_t column = w.columns ? slot : 2 * slot + half;
+            const bool below = !w.columns && at >= w.block_slots; // of the second block
+            const int32_t slot = w.columns ? at / 2 : below ? at - w.block_slots : at;
+            const int32_t column = 2 * slot + half;
             const uint8_t *tile =
                 shared_memory() + turn.at * SLOT + half * second_format::SECOND_TILE_BYTES;
             float acc[2] = {below ? sum[1][0] : sum[0][0], below ? sum[1][1] : sum[0][1]};
@@ -277,8 +272,6 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     if (HOLDS && kind == QKV) // texts of their own
         units_multiply(QKV, ROWS_ALONE, units, QKV_FIXED, next, slot, ahead, &tiles, &sums, warp,
                        lane);
-    else if (UP_EIGHTS && kind == UP)
-        units_multiply(UP, EIGHTS, units, HOLDS, next, slot, ahead, &tiles, &sums, warp, lane);
     else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
         units_multiply(kind, PAIRS, units, true, next, slot, ahead, &tiles, &sums, warp, lane);
     else

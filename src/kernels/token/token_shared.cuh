@@ -4,7 +4,7 @@
 // Function constants: WEFT_FORMAT of all matrices, WEFT_EMBED and WEFT_WIDE (columns of the stream and of down), WEFT_SLOTS of the ring, those of
 // attention_token.cu, WEFT_TOKEN_GATE (as WEFT_GATE of linear_stream.cuh), WEFT_EVEN: which matrices' partial sums are added up
 // as even ones and odd ones (bits of enum kind; as the launches do that are replaced, linear_stream.cuh), WEFT_EIGHTS: which
-// matrices have chains of eight tiles' columns, not sixteen (gate and up; bits of enum kind), WEFT_SECOND: the format of V and of down
+// matrices have chains of eight tiles' columns, not sixteen (down in the second format; bits of enum kind), WEFT_SECOND: the format of V and of down
 // in some layers (token_second.cuh), or 0.
 #ifndef WEFT_KERNELS_TOKEN_SHARED_CUH
 #define WEFT_KERNELS_TOKEN_SHARED_CUH
@@ -16,8 +16,8 @@
 enum kind { QKV, O, UP, DOWN, KINDS, LAST_DOWN = KINDS, SECOND_DOWN, SECOND_LAST_DOWN, SECOND_V };
 
 // How tiles of a unit lie in slots of four: two columns of two blocks of sixteen rows, a warp has both blocks of a column; or four
-// columns t, t + 1, t + 2, t + 3 of one block; or t, t + 1, t + 8, t + 9, of which a warp adds up t and t + 8.
-enum form { PAIRS, ROWS_ALONE, EIGHTS };
+// columns of one block.
+enum form { PAIRS, ROWS_ALONE };
 
 enum {
     EMBED = WEFT_EMBED,
@@ -112,18 +112,15 @@ DEVICE enum form form_of(int32_t kind)
 {
     if (PLAIN)
         return kind == UP ? PAIRS : ROWS_ALONE;
-    return kind == QKV ? ROWS_ALONE : WEFT_EIGHTS >> kind & 1 ? EIGHTS : PAIRS;
+    return kind == QKV ? ROWS_ALONE : PAIRS;
 }
-
-enum { EIGHT_SLOTS = 4 }; // of a block of sixteen rows of no more than sixteen tiles
 
 DEVICE int32_t slots_of(int32_t tiles, enum form form)
 {
     if (PLAIN && form == ROWS_ALONE) // pairs of tiles sixteen apart (token_plain.cuh)
         return tiles / 32 * TEAMS + min(tiles % 32 / 2, TEAMS);
-    return form == EIGHTS  ? 2 * EIGHT_SLOTS
-           : form == PAIRS ? (tiles + TEAM_WARPS - 1) / TEAM_WARPS
-                           : (tiles + SLOT_TILES - 1) / SLOT_TILES;
+    return form == PAIRS ? (tiles + TEAM_WARPS - 1) / TEAM_WARPS
+                         : (tiles + SLOT_TILES - 1) / SLOT_TILES;
 }
 
 DEVICE struct work work_of(int32_t kind)
@@ -154,8 +151,8 @@ DEVICE int32_t item_of_block(int32_t items)
     return share_begin(items, (int32_t)blockIdx.x + 1) > item ? item : -1;
 }
 
-// Of matrices of the second format (token_second.cuh): slots of a block of sixteen rows, and of a unit. columns: a slot is a column of
-// both blocks of a unit.
+// Of matrices of the second format (token_second.cuh): slots of a block of sixteen rows, and of a unit. columns: slots are two columns
+// of one of a unit's blocks and of the other in turn.
 struct second_work {
     int32_t cols, tiles, block_slots, slots;
     bool columns;
@@ -167,8 +164,8 @@ DEVICE struct second_work second_work_of(int32_t kind, bool last)
     w.cols = kind == DOWN ? WIDE : EMBED;
     w.tiles = w.cols / 256;
     w.columns = kind == DOWN && WEFT_EIGHTS >> (last ? SECOND_LAST_DOWN : SECOND_DOWN) & 1;
-    w.block_slots = w.columns ? w.tiles : (w.tiles + 1) / 2;
-    w.slots = kind == DOWN && !w.columns ? 2 * w.block_slots : w.block_slots;
+    w.block_slots = (w.tiles + 1) / 2;
+    w.slots = kind == DOWN ? 2 * w.block_slots : w.block_slots;
     return w;
 }
 

@@ -176,16 +176,19 @@ static_assert(!TILE_MIN || (ONE_OFFSET(0, 0) == 1 && ONE_OFFSET(1, 0) == 1 && SI
               "products start from the sum of x");
 
 // acc += tile i of the two times a tile of X.
-DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struct tile_x *x,
-                     int32_t lane, float acc[2])
+DEVICE void tile_b(const struct tile_x *x, int32_t lane, uint2 b[4])
 {
-    int32_t low[4] = {x->start[0], x->start[1], x->start[0], x->start[1]}, high[4];
     const uint32_t l = (uint32_t)computed_here(lane);
-    uint2 b[4];
-    (void)half;
 #pragma unroll
     for (uint32_t p = 0; p < 4; p++)
         b[p] = B_KEPT == 1 ? b_of_pair(x->b[0], p, l) : x->b[p % B_KEPT];
+}
+
+DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struct tile_x *x,
+                     const uint2 b[4], int32_t lane, float acc[2])
+{
+    int32_t low[4] = {x->start[0], x->start[1], x->start[0], x->start[1]}, high[4];
+    (void)half;
 #pragma unroll
     for (int32_t p = 0; p < 4; p++) {
         const uint4 w = t->codes[i][p];
@@ -230,8 +233,11 @@ DEVICE struct one_x tile_x_of(const uint8_t *row, int32_t cols, int32_t tile, in
     return one_x_of(row, row + cols, tile, lane);
 }
 
+DEVICE void tile_b(const struct tile_x *, int32_t, uint2 *)
+{
+}
 DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struct tile_x *x,
-                     int32_t lane, float acc[2])
+                     const uint2 *, int32_t lane, float acc[2])
 {
     one_multiply(x, tile_at(t->at, i, half), 4, lane, acc);
 }
@@ -248,15 +254,13 @@ struct slot_x {
 // Columns between a warp's two tiles of a slot.
 DEVICE int32_t columns_apart(enum form form)
 {
-    return form == PAIRS ? 0 : form == EIGHTS ? 8 : TEAM_WARPS;
+    return form == PAIRS ? 0 : TEAM_WARPS;
 }
 
 // The team's first column of slot `at` of a unit.
 DEVICE int32_t column_of(enum form form, int32_t at)
 {
-    return form == ROWS_ALONE ? at * SLOT_TILES
-           : form == EIGHTS   ? at % EIGHT_SLOTS * TEAM_WARPS
-                              : at * TEAM_WARPS;
+    return at * (form == ROWS_ALONE ? SLOT_TILES : TEAM_WARPS);
 }
 
 DEVICE void slot_x_load(struct slot_x *x, enum form form, const uint8_t *row, int32_t cols,
@@ -277,17 +281,27 @@ DEVICE void tiles_add(const struct tiles *t, enum form form, bool fresh, int32_t
     const int32_t second = first + columns_apart(form);
     if (fresh && HOLDS)
         slot_x_load(x, form, row, cols, first, lane);
+    uint2 b[4] = {};
+    if (HOLDS && form == PAIRS) { // both tiles or none
+        if (first * 256 < cols) {
+            tile_b(&x->of[0], lane, b);
+            tile_add(t, 0, half, &x->of[0], b, lane, sum[0]);
+            tile_add(t, 1, half, &x->of[0], b, lane, sum[1]);
+        }
+        return;
+    }
     if (first * 256 < cols) {
+        tile_b(&x->of[0], lane, b);
         if (!HOLDS)
             x->of[0] = tile_x_of(row, cols, first, lane);
-        tile_add(t, 0, half, &x->of[0], lane, sum[0]);
+        tile_add(t, 0, half, &x->of[0], b, lane, sum[0]);
     }
-    if (form == EIGHTS)
-        sum[1][0] = sum[0][0], sum[1][1] = sum[0][1];
     if (second * 256 < cols) {
         if (!HOLDS)
             x->of[0] = tile_x_of(row, cols, second, lane);
-        tile_add(t, 1, half, &x->of[HOLDS && form != PAIRS ? 1 : 0], lane, sum[1]);
+        if (form != PAIRS)
+            tile_b(&x->of[1], lane, b);
+        tile_add(t, 1, half, &x->of[HOLDS && form != PAIRS ? 1 : 0], b, lane, sum[1]);
     }
 }
 

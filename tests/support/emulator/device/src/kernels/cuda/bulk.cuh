@@ -35,6 +35,19 @@ DEVICE void barrier_wait(uint32_t barrier, uint32_t parity)
     emulated->mbarrier_wait(barrier, parity);
 }
 
+DEVICE void barriers_wait(uint32_t first, uint32_t first_parity, uint32_t second,
+                          uint32_t second_parity)
+{
+    barrier_wait(first, first_parity);
+    barrier_wait(second, second_parity);
+}
+
+DEVICE void barriers_wait_4(const uint32_t barrier[4], const uint32_t parity[4])
+{
+    for (int32_t i = 0; i < 4; i++)
+        barrier_wait(barrier[i], parity[i]);
+}
+
 DEVICE bool barrier_ended(uint32_t barrier, uint32_t parity)
 {
     return emulated->mbarrier_ended(barrier, parity);
