@@ -178,8 +178,10 @@ static void attend_block(struct tiles *t)
     const struct rows *s = &t->rows;
     const bool mask = s->by_all != ~UINT64_C(0) || s->call->generic;
     const float scale = s->call->scale * LOG2E;
+    const bool late = s->blocks == 1; // keys and values in parts are more than the first cache holds
     gather_keys_f16(t);
-    gather_values_f16(t);
+    if (!late)
+        gather_values_f16(t);
     for (int32_t b = 0; b < s->blocks; b++) {
         score(t, b);
         if (t->wild_keys || t->wild_queries)
@@ -190,6 +192,8 @@ static void attend_block(struct tiles *t)
             weigh(s, b, scale, false, false, t->weight_rest);
         turn_weights(s->weight, t->weights);
         turn_weights(t->weight_rest, t->weights_rest);
+        if (late)
+            gather_values_f16(t);
         shrink_sums(s, b);
         add_values(t, b);
         if (t->wild)
