@@ -178,7 +178,8 @@ static void attend_block(struct tiles *t)
     const struct rows *s = &t->rows;
     const bool mask = s->by_all != ~UINT64_C(0) || s->call->generic;
     const float scale = s->call->scale * LOG2E;
-    const bool late = s->blocks == 1; // keys and values in parts are more than the first cache holds
+    const bool late =
+        s->blocks == 1; // keys and values in parts are more than the first cache holds
     gather_keys_f16(t);
     if (!late)
         gather_values_f16(t);
