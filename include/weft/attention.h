@@ -283,6 +283,8 @@ WEFT_API weft_status weft_attention_layer(weft_dtype kv_dtype, int32_t num_q_hea
  *             WEFT_ATTENTION_NARROW_QUERIES; CPUs with AMX, caches of bf16: weights (times the scales of
  *             their values) are rounded to bf16 before they multiply values (2^-8), and elements below
  *             f32's normal numbers are 0.
+ *           - CPUs with AMX, caches of f16, with queries of f16 or WEFT_ATTENTION_NARROW_QUERIES: of more than
+ *             8 rows weights lose what is below 2^-16 of them
  *           - CPUs with AVX512-VNNI, caches of int8, with queries of bf16 or
  *             WEFT_ATTENTION_NARROW_QUERIES: up to 8 rows (queries times query heads of a KV head)
  *             multiply 16-bit integers. An element of a query is off by at most 2^-15 of its head's

@@ -106,7 +106,7 @@ static int close_all(void **state)
     return 0;
 }
 
-// Of two samples of one size, and how many degrees of freedom it has; what is rare is one cell.
+// Of two samples of one size, and how many degrees of freedom it has; tokens that are rare share a cell with those that follow.
 static double chi_square(const int32_t *a, const int32_t *b, int32_t vocab, int32_t *freedom)
 {
     double sum = 0, rest[2] = {0};
@@ -115,6 +115,11 @@ static double chi_square(const int32_t *a, const int32_t *b, int32_t vocab, int3
         if (a[id] + b[id] < LEAST) {
             rest[0] += a[id];
             rest[1] += b[id];
+            if (rest[0] + rest[1] < LEAST)
+                continue;
+            sum += pow(rest[0] - rest[1], 2) / (rest[0] + rest[1]);
+            ++*freedom;
+            rest[0] = rest[1] = 0;
             continue;
         }
         sum += pow(a[id] - b[id], 2) / (a[id] + b[id]);

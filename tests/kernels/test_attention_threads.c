@@ -116,34 +116,31 @@ static void threads_do_not_change_results(void **state)
         }
 }
 
-// A kernel may read the heads of a token together, or some of them, as threads claim them: WEFT_ATTENTION_GENERIC reads each alone.
-static void heads_read_together_change_no_bit(void **state)
+// Every batch with heads of a token side by side, each head alone (WEFT_ATTENTION_GENERIC) and as threads claim them.
+static void read_together(weft_dtype kv, float scale)
 {
     static float want[MOST_TOKENS * HEADS * DIM], got[MOST_TOKENS * HEADS * DIM];
     static float want_lse[MOST_TOKENS * HEADS], got_lse[MOST_TOKENS * HEADS];
     const struct batch batches[] = {{1, {0, 1}, {MOST_KEYS}},
                                     {4, {0, 1, 2, 3, 4}, {2900, 1030, 1, 700}},
+                                    {4, {0, 2, 3, 3, 5}, {MOST_KEYS, 2000, 600, 1500}},
                                     {4, {0, 4, 5, 5, 9}, {MOST_KEYS, 2000, 600, 1500}}};
     const int32_t threads[] = {1, 2, 7};
     const weft_kv_plane beside = {
         .token_stride = KV_HEADS * DIM, .head_stride = DIM, .page_stride = PAGE * KV_HEADS * DIM};
-    (void)state;
     for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
         for (int window = 0; window < 2; window++) {
-            weft_attention_desc desc = {.size = sizeof desc,
-                                        .flags =
-                                            WEFT_ATTENTION_NARROW_QUERIES | WEFT_ATTENTION_GENERIC,
-                                        .kv = {.dtype = WEFT_BF16, // of halves' bits: below 0.01
-                                               .num_kv_heads = KV_HEADS,
-                                               .head_dim = DIM,
-                                               .page_size = PAGE},
-                                        .scale = 40,
-                                        .num_q_heads = HEADS,
-                                        .window = window * 1000,
-                                        .chunk_keys = 512,
-                                        .max_seqs = SEQS,
-                                        .max_q_tokens = MOST_TOKENS,
-                                        .max_kv_len = MOST_KEYS};
+            weft_attention_desc desc = {
+                .size = sizeof desc,
+                .flags = WEFT_ATTENTION_NARROW_QUERIES | WEFT_ATTENTION_GENERIC,
+                .kv = {.dtype = kv, .num_kv_heads = KV_HEADS, .head_dim = DIM, .page_size = PAGE},
+                .scale = scale,
+                .num_q_heads = HEADS,
+                .window = window * 1000,
+                .chunk_keys = 512,
+                .max_seqs = SEQS,
+                .max_q_tokens = MOST_TOKENS,
+                .max_kv_len = MOST_KEYS};
             memset(want, 0, sizeof want);
             memset(got, 0, sizeof got);
             attend_in(&beside, 1, &desc, &batches[b], want, want_lse);
@@ -154,6 +151,14 @@ static void heads_read_together_change_no_bit(void **state)
                 assert_memory_equal(got_lse, want_lse, sizeof got_lse);
             }
         }
+}
+
+// A kernel may read the heads of a token together, or some of them.
+static void heads_read_together_change_no_bit(void **state)
+{
+    (void)state;
+    read_together(WEFT_BF16, 40); // of halves' bits: below 0.01
+    read_together(WEFT_F16, 0);
 }
 
 // Two keys, of scores x log2(e) and 0, the first with value 1: out = 2^x / (1 + 2^x). A unit in the last

@@ -133,6 +133,9 @@ fault("pairs-second-four-weighs-as-the-first", "src/kernels/attention/attention_
 fault("pairs-heads-read-the-next", "src/kernels/attention/attention_pairs_heads.h",
       "        at[i] = lead_at[i] + h * stride;\n", "        at[i] = next[i] + of_next;\n",
       "heads that are read together have the keys of their neighbours", "kernels_attention_threads")
+fault("few-heads-read-the-first", "src/kernels/attention/attention_few_heads.h",
+      "const int64_t k = h * s->call->k.head_stride,", "const int64_t k = 0 * h * s->call->k.head_stride,",
+      "heads whose few rows go together have the keys of the first", "kernels_attention_threads")
 fault("codes-first-key-twice", "src/kernels/attention/attention_codes_avx512bf16.h",
       "const char *from = pool + at[j] + column;", "const char *from = pool + at[0] + column;",
       "of two keys of codes the first is scored twice", "weft-check --variant attention_fp8_e4m3_avx512bf16 --cases 40")

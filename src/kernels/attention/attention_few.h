@@ -360,48 +360,29 @@ INLINE void value_group(const struct state *s, struct shape shape,
         add_part(s);
 }
 
-static void move_window(int64_t *window)
-{
-    memmove(window, window + BLOCK, 2 * BLOCK * sizeof *window);
-}
-
-// Appends the next block to the window.
-static struct block append_block(const struct state *s, struct walk *walk)
-{
-    return next_block(s->call, walk, s->at + 2 * BLOCK,
-                      s->values_at == s->at ? NULL : s->values_at + 2 * BLOCK);
-}
-
-static void advance(struct state *s)
-{
-    float *swap = s->weight;
-    s->weight = s->scores;
-    s->scores = swap;
-    move_window(s->at);
-    if (s->values_at != s->at)
-        move_window(s->values_at);
-}
+#include "src/kernels/attention/attention_few_heads.h"
 
 // `count` tiles, each with keys. The scores of a tile's first block are computed beside the values of the
-// last block of the tile before it: their queries and results do not meet.
+// last block of the tile before it: their queries and results do not meet. Nor do those of heads that go together.
 INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
 {
-    struct walk walk = {.next = s->tile, .end = s->tile + count};
+    struct few_walk walk;
     struct weft__attention_span common = {0, 0};
     struct block before = {0}, now, after;
-    const struct weft__attention_tile *loaded = NULL; // whose queries there are
+    begin_walk(s, count, &walk);
     memset(s->weight, 0, (size_t)shape.rows * BLOCK * sizeof *s->weight);
     memset(s->scores, 0, (size_t)shape.rows * BLOCK * sizeof *s->scores);
-    s->at[2 * BLOCK - 1] = s->values_at[2 * BLOCK - 1] = 0;
     now = append_block(s, &walk);
     advance(s);
     while (before.n + now.n > 0) {
+        struct head *head = head_of(&walk, &now);
         after = append_block(s, &walk);
-        if (begins_tile(&now) && !same_rows(loaded, now.tile)) {
+        s->q = head->q;
+        if (begins_tile(&now) && !same_rows(head->loaded, now.tile)) {
             load_queries(s, now.tile, shape.rows);
             if (shape.by_parts)
                 turn_queries(s->q, s->width);
-            loaded = now.tile;
+            head->loaded = now.tile;
         }
         for (int32_t k = 0; k < before.n || k < now.n; k += DIRECT_GROUP) {
             score_group(s, shape, k, now.n);
@@ -409,6 +390,7 @@ INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
         }
         if (ends_tile(&before))
             finish_rows(s);
+        take_head(s, head, &now);
         if (begins_tile(&now)) {
             open_rows(s, now.tile, shape.rows);
             if (!s->call->generic)
@@ -479,20 +461,6 @@ static void attend_codes(struct state *s, int32_t count)
     case WEFT_IQ4_NL: attend_few(s, count, WEFT_IQ4_NL); break;
     default: break; // no other format comes here: s would be left as it was
     }
-}
-
-// How many tiles from the first on go through one walk: all with keys, and with few rows alike. 0: the
-// first has many rows, or nothing to see.
-static int32_t few_alike(const struct state *s, const struct weft__attention_tile *tiles,
-                         int32_t count)
-{
-    int32_t alike = 0, most = s->rows > FEW_ROWS / 2 ? FEW_ROWS : FEW_ROWS / 2;
-    for (; alike < count && tiles[alike].key0 < tiles[alike].key1; alike++) {
-        int32_t rows = weft__attention_rows(s->call, &tiles[alike]);
-        if (rows > most || rows <= most - FEW_ROWS / 2)
-            break;
-    }
-    return alike;
 }
 
 #endif

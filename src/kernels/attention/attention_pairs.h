@@ -81,10 +81,10 @@ INLINE int64_t row_blocks(int64_t rows)
     return (rows + LANES - 1) / LANES;
 }
 
-// Codes of a byte an element; else it is bf16.
+// Codes of a byte an element; else it is bf16, or f16 in two parts of that.
 INLINE bool is_code(weft_dtype kv)
 {
-    return kv != WEFT_BF16;
+    return kv != WEFT_BF16 && kv != WEFT_F16;
 }
 
 INLINE int32_t group_of(weft_dtype kv)

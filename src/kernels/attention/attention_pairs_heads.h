@@ -9,13 +9,8 @@
 #define WEFT_KERNELS_ATTENTION_PAIRS_HEADS_H
 
 #include "src/base/checked.h"
+#include "src/kernels/attention/attention_heads.h"
 #include "src/kernels/attention/attention_pairs.h"
-#include "src/kernels/attention/attention_work.h"
-
-enum {
-    MOST_WALK = 16,  // tiles of a head that go through one walk
-    LEAST_KEYS = 512 // of a tile: the first block of all heads comes cold
-};
 
 struct lead {
     struct rows rows; // of which the block and the places are used
@@ -33,37 +28,11 @@ static inline int64_t heads_bytes(int32_t head_dim, int32_t v_dim)
     return WEFT__ATTENTION_KEYS_HEADS * bytes_of_head(head_dim, v_dim);
 }
 
-static bool beside(const struct weft__attention_tile *a, const struct weft__attention_tile *b,
-                   int32_t heads)
-{
-    return a->seq == b->seq && a->first_token == b->first_token && a->tokens == b->tokens &&
-           a->key0 == b->key0 && a->key1 == b->key1 && a->kv_head + heads == b->kv_head;
-}
-
 // KV heads from that of the first tile on whose tiles may go together.
 static int32_t heads_of(const struct weft__attention_call *call,
                         const struct weft__attention_tile *tiles, int32_t count)
 {
-    int32_t n = 1;
-    if (call->generic || !weft__attention_heads_beside(call) ||
-        tiles->key1 - tiles->key0 < LEAST_KEYS ||
-        weft__attention_rows(call, tiles) > WEFT__ATTENTION_KEYS_ROWS)
-        return 1;
-    while (n < count && n < WEFT__ATTENTION_KEYS_HEADS && beside(tiles, &tiles[n], n))
-        n++;
-    return n;
-}
-
-// Of `count` tiles of as many rows those that go through one walk: several for each of `heads`.
-static int32_t tiles_of_heads(const struct weft__attention_call *call,
-                              const struct weft__attention_tile *tiles, int32_t count,
-                              int32_t heads)
-{
-    int32_t n = heads;
-    while (n + heads <= count && n < heads * MOST_WALK && tiles[n].kv_head == tiles->kv_head &&
-           heads_of(call, tiles + n, heads) == heads)
-        n += heads;
-    return n;
+    return weft__attention_heads_beside(call) ? heads_together(call, tiles, count) : 1;
 }
 
 // Tiles from the first on that go through one walk: 0, the first has no keys.

@@ -26,6 +26,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+#include "src/kernels/attention/attention_heads.h"
 #include "src/kernels/attention/attention_load.h"
 #include "src/kernels/attention/attention_walk.h"
 
@@ -69,6 +70,7 @@ struct state {
     int32_t scattered_from, seen_first;
     int64_t *at;        // [3][BLOCK]: where the keys of up to three blocks lie
     int64_t *values_at; // the same for values; `at` if both planes lie alike
+    float *of_heads; // room of other heads that go together with this one (attention_few_heads.h)
 };
 
 static inline int64_t scratch_rows(int32_t rows)
@@ -86,6 +88,8 @@ static inline int64_t scratch_bytes(int32_t rows, int32_t head_dim, int32_t v_di
     int64_t width = padded_width(head_dim), v_width = padded_width(v_dim);
     int64_t floats = scratch_rows(rows) * (width + v_width + 2 * BLOCK + 4 + 2 + 2) +
                      FEW_ROWS * v_width + (2 * width + v_width + 2 + 2) * BLOCK;
+    if (head_dim <= HEADS_DIM && v_dim <= HEADS_DIM)
+        floats += (WEFT__ATTENTION_KEYS_HEADS - 1) * head_floats(width, v_width);
     return floats * 4 + 6 * BLOCK * (int64_t)sizeof(int64_t) + 64;
 }
 
@@ -143,6 +147,7 @@ static struct state lay_out(const struct weft__attention_call *call,
         s.key_scale = take(&at, BLOCK);
         s.value_scale = take(&at, BLOCK);
     }
+    s.of_heads = take(&at, 0);
     return s;
 }
 
@@ -450,7 +455,7 @@ INLINE void attend(const struct weft__attention_call *call,
 {
     for (int32_t n, i = 0; i < count; i += n) {
         struct state s = lay_out(call, &tiles[i]);
-        n = few_alike(&s, tiles + i, count - i);
+        n = few_together(&s, tiles + i, count - i);
         if (n > 0)
             attend_few(&s, n, kv);
         else if (weft__attention_is_scattered(&call->mask))
@@ -480,7 +485,7 @@ INLINE void attend(const struct weft__attention_call *call,
     {                                                                                              \
         for (int32_t n, i = 0; i < count; i += n) {                                                \
             struct state s = lay_out(call, &tiles[i]);                                             \
-            n = direct_codes(call) ? few_alike(&s, tiles + i, count - i) : 0;                      \
+            n = direct_codes(call) ? few_together(&s, tiles + i, count - i) : 0;                   \
             if (n > 0)                                                                             \
                 attend_codes(&s, n);                                                               \
             else                                                                                   \

@@ -14,13 +14,17 @@ enum { WEFT_ANY = WEFT_DTYPE_NONE }; // of rows that read every format
     (WEFT__ISA_##isa == WEFT__ISA_avx512vnni || WEFT__ISA_##isa == WEFT__ISA_avx512bf16 ||         \
      WEFT__ISA_##isa == WEFT__ISA_amx)
 
+#define IS_F16(format) ((weft_dtype)WEFT_##format == WEFT_F16)
+
 static const struct weft__attention_kernel rows[] = {
 #define X(format, isa, rows_of_tile)                                                               \
     {.base = {"attention", "attention_" WEFT__NAME_##format "_" #isa, WEFT__ISA_##isa},            \
      .kv = (weft_dtype)WEFT_##format,                                                              \
-     .q = PAIRS(isa) ? WEFT_BF16 : WEFT_DTYPE_NONE,                                                \
+     .q = !PAIRS(isa)      ? WEFT_DTYPE_NONE                                                       \
+          : IS_F16(format) ? WEFT_F16                                                              \
+                           : WEFT_BF16,                                                            \
      .tile_rows = rows_of_tile,                                                                    \
-     .every_mask = PAIRS(isa),                                                                     \
+     .every_mask = PAIRS(isa) && !IS_F16(format),                                                  \
      .late_masks = true,                                                                           \
      .narrow_weights = PAIRS(isa),                                                                 \
      .integers = PAIRS(isa) && (weft_dtype)WEFT_##format == WEFT_INT8,                             \

@@ -10,18 +10,15 @@
 // Scores leave with rows as lanes, so that the softmax goes through a block without looking across lanes; its
 // weights are turned once. For 16 rows and 64 keys of 64 elements both products take 256 clocks, the
 // exponentials some 500.
-#include "src/kernels/attention/attention_tiles_amx.h"
 #include "src/kernels/attention/attention_int8.h"
-
-enum { VALUE_TILES = 4 }; // whose sums grow together
+#include "src/kernels/attention/attention_tiles_rows_amx.h"
 
 weft__attention_scratch_fn weft__attention_scratch_amx, weft__attention_scratch_avx512;
 
 int64_t weft__attention_scratch_amx(int32_t rows, int32_t head_dim, int32_t v_dim)
 {
-    const int64_t numbers = (int64_t)BLOCK * (head_dim + v_dim + 2 * GROUP) + HALVES * TILE_NUMBERS;
     const int64_t bytes =
-        bytes_of_rows(rows, head_dim, v_dim) + numbers * (int64_t)sizeof(uint16_t);
+        bytes_of_rows(rows, head_dim, v_dim) + bytes_of_tiles(rows, head_dim, v_dim);
     const int64_t few = weft__attention_scratch_avx512(rows, head_dim, v_dim);
     return bytes > few ? bytes : few;
 }
@@ -51,114 +48,6 @@ static void score(const struct tiles *t, int32_t b)
     tile_store(1, s->scores + TILE_SUMS);
     tile_store(2, s->scores + 2 * TILE_SUMS);
     tile_store(3, s->scores + 3 * TILE_SUMS);
-}
-
-// Scores times `scale`, and the scales of keys if `scaled`, those that their rows do not see -infinity; the
-// largest of each row.
-INLINE __m512 scale_scores(const struct rows *s, int32_t b, float scale, const bool mask,
-                           const bool scaled)
-{
-    int32_t low[LANES], high[LANES];
-    for (int i = 0; i < LANES && mask; i++) {
-        const int32_t row = b * LANES + i;
-        const uint64_t seen = row < s->rows ? s->seen[row] : ~UINT64_C(0);
-        low[i] = (int32_t)(uint32_t)seen;
-        high[i] = (int32_t)(uint32_t)(seen >> 32);
-    }
-    __m512 top[STEP];
-    VF32_UNROLL
-    for (int i = 0; i < STEP; i++)
-        top[i] = _mm512_loadu_ps(s->largest + b * LANES);
-    for (int32_t key = 0; key < BLOCK; key += STEP) {
-        const __m512i seen =
-            mask ? _mm512_loadu_si512(key < 32 ? low : high) : _mm512_setzero_si512();
-        VF32_UNROLL
-        for (int i = 0; i < STEP; i++) {
-            float *at = s->scores + (key + i) * LANES;
-            const float factor = scaled ? scale * s->key_scale[key + i] : scale;
-            __m512 x = vf32_mul(vf32_set1(factor), _mm512_loadu_ps(at));
-            if (mask)
-                x = _mm512_mask_blend_ps(
-                    _mm512_test_epi32_mask(seen,
-                                           _mm512_set1_epi32((int32_t)(1u << (key + i) % 32))),
-                    vf32_set1(-INFINITY), x);
-            _mm512_storeu_ps(at, x);
-            top[i] = vf32_max(top[i], x);
-        }
-    }
-    return vf32_max(vf32_max(top[0], top[1]), vf32_max(top[2], top[3]));
-}
-
-// Weights of two keys, beside one another for each row.
-INLINE __m512i pairs_of(__m512 even, __m512 odd)
-{
-    static const uint16_t order[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                       21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                       11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    return _mm512_permutexvar_epi16(_mm512_loadu_si512(order),
-                                    (__m512i)_mm512_cvtne2ps_pbh(odd, even));
-}
-
-// Scores of a block of rows to weights and what the rows have come to: the online softmax.
-INLINE void weigh(const struct rows *s, int32_t b, float scale, const bool mask, const bool scaled)
-{
-    const __m512 before = _mm512_loadu_ps(s->largest + b * LANES);
-    const __m512 largest = scale_scores(s, b, scale, mask, scaled);
-    const __mmask16 none = _mm512_cmp_ps_mask(largest, vf32_set1(-INFINITY), _CMP_EQ_OQ);
-    const __m512 from = _mm512_mask_blend_ps(none, largest, _mm512_setzero_ps());
-    __m512 total[STEP];
-    VF32_UNROLL
-    for (int i = 0; i < STEP; i++)
-        total[i] = _mm512_setzero_ps();
-    for (int32_t key = 0; key < BLOCK; key += STEP) {
-        __m512 p[STEP];
-        VF32_UNROLL
-        for (int i = 0; i < STEP; i++) {
-            const __m512 x = _mm512_loadu_ps(s->scores + (key + i) * LANES);
-            p[i] = vf32_exp2(vf32_sub(x, from));
-            total[i] = vf32_add(total[i], p[i]);
-            if (scaled)
-                p[i] = scale_weights(p[i], x, vf32_set1(s->value_scale[key + i]));
-        }
-        VF32_UNROLL
-        for (int i = 0; i < STEP; i += 2)
-            _mm512_storeu_si512(s->weight + (key + i) / 2 * LANES, pairs_of(p[i], p[i + 1]));
-    }
-    const __m512 shrink = vf32_exp2(vf32_sub(before, from));
-    const __m512 sum = vf32_add(vf32_add(total[0], total[1]), vf32_add(total[2], total[3]));
-    _mm512_storeu_ps(s->shrink + b * LANES, shrink);
-    _mm512_storeu_ps(s->sum + b * LANES,
-                     vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, sum));
-    _mm512_storeu_ps(s->largest + b * LANES, largest);
-}
-
-// Weights with a row in a row, as the product wants them.
-static void turn_weights(const struct tiles *t)
-{
-    for (int h = 0; h < HALVES; h++) {
-        vf32 rows[LANES];
-        vf32_load_transposed((const float *)(const void *)t->rows.weight + h * TILE_SUMS, LANES,
-                             rows);
-        for (int r = 0; r < LANES; r++)
-            _mm512_storeu_ps((float *)(void *)(t->weights + h * TILE_NUMBERS) + r * LANES, rows[r]);
-    }
-}
-
-static float *sums_of(const struct rows *s, int32_t b)
-{
-    return s->acc + (int64_t)b * s->groups * 2 * TILE_SUMS;
-}
-
-// acc times what became of the largest scores. Most blocks of keys have none that is larger.
-static void shrink_sums(const struct rows *s, int32_t b)
-{
-    const __m512 shrink = _mm512_loadu_ps(s->shrink + b * LANES);
-    float *acc = sums_of(s, b);
-    if (!_mm512_cmpneq_ps_mask(shrink, vf32_set1(1)))
-        return;
-    for (int32_t i = 0; i < s->groups * 2 * LANES; i++)
-        vf32_store(acc + i * LANES, vf32_mul(vf32_set1(s->shrink[b * LANES + i % LANES]),
-                                             vf32_load(acc + i * LANES)));
 }
 
 // A tile of weights, which is in 4, by one of values, through tile `b`, to tile `sum`.
@@ -204,42 +93,6 @@ static void add_values(const struct tiles *t, int32_t b)
     }
 }
 
-// Where column `column` of a row is among the sums of its block of rows.
-static int64_t place_of(int32_t row, int32_t column)
-{
-    const int32_t half = column % 8 / 4, place = column % GROUP / 8 * 4 + column % 4;
-    return ((int64_t)(column / GROUP * 2 + half) * LANES + row) * LANES + place;
-}
-
-// The infinities and NaNs that values of the block have, for those rows of block b that see them.
-static __attribute__((noinline)) void add_wild(const struct tiles *t, int32_t b)
-{
-    const struct rows *s = &t->rows;
-    const int32_t end = s->rows - b * LANES < LANES ? s->rows - b * LANES : LANES;
-    for (int32_t key = 0; key < s->block->n; key++)
-        for (int32_t r = 0; r < end && t->wild >> key & 1; r++) {
-            const uint16_t weight = t->weights[key / 32 * TILE_NUMBERS + r * 32 + key % 32];
-            for (int32_t i = 0; i < s->call->v.dim && s->seen[b * LANES + r] >> key & 1; i++) {
-                const float x = value_at(s, key, i);
-                if (!isfinite(x))
-                    sums_of(s, b)[place_of(r, i)] += weft__bf16_to_f32(weight) * x;
-            }
-        }
-}
-
-static void store_row(const struct rows *s, int32_t row)
-{
-    const float *acc = sums_of(s, row / LANES) + row % LANES * LANES;
-    for (int32_t i = 0; i < s->call->v.dim; i += GROUP, acc += 2 * TILE_SUMS) {
-        const __m512 low = vf32_load(acc), high = vf32_load(acc + TILE_SUMS);
-        const __m512 first = _mm512_shuffle_f32x4(low, high, 0x44);
-        const __m512 second = _mm512_shuffle_f32x4(low, high, 0xee);
-        vf32_store(s->row + i, _mm512_shuffle_f32x4(first, first, 0xd8));
-        vf32_store(s->row + i + LANES, _mm512_shuffle_f32x4(second, second, 0xd8));
-    }
-    weft__attention_finish(s->call, s->tile, row, s->largest[row], s->sum[row], s->row);
-}
-
 static void attend_block(struct tiles *t)
 {
     const struct rows *s = &t->rows;
@@ -254,12 +107,12 @@ static void attend_block(struct tiles *t)
     for (int32_t b = 0; b < s->blocks; b++) {
         score(t, b);
         if (s->scaled)
-            weigh(s, b, scale, true, true);
+            weigh(s, b, scale, true, true, NULL);
         else if (mask)
-            weigh(s, b, scale, true, false);
+            weigh(s, b, scale, true, false, NULL);
         else
-            weigh(s, b, scale, false, false);
-        turn_weights(t);
+            weigh(s, b, scale, false, false, NULL);
+        turn_weights(s->weight, t->weights);
         shrink_sums(s, b);
         add_values(t, b);
         if (t->wild)

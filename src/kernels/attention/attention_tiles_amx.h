@@ -29,7 +29,20 @@ struct tiles {
     uint16_t *weights; // [32 keys][16 rows][32]
     // Keys whose values have infinities or NaNs that some rows do not see: zeros in `values`.
     uint64_t wild;
+    // Of f16, which is two parts of bf16 (attention_f16_amx.c): the second ones.
+    uint16_t *keys_rest, *values_rest, *weights_rest;
+    uint32_t *q_rest, *weight_rest;
+    uint64_t wild_keys; // keys that have infinities or NaNs
+    bool wild_queries;
 };
+
+// Bytes behind those of the rows.
+static inline int64_t bytes_of_tiles(int32_t rows, int32_t head_dim, int32_t v_dim)
+{
+    const int64_t numbers = (int64_t)BLOCK * (head_dim + v_dim + 2 * GROUP) + HALVES * TILE_NUMBERS;
+    const int64_t words = PAIRS * LANES + row_blocks(rows) * LANES * (head_dim / 2);
+    return 2 * numbers * (int64_t)sizeof(uint16_t) + words * (int64_t)sizeof(uint32_t);
+}
 
 weft__attention_scratch_fn weft__attention_scratch_avx512bf16;
 
@@ -52,6 +65,11 @@ static struct tiles lay_out_tiles(const struct weft__attention_call *call,
                                   bytes_of_rows(t.rows.rows, call->k.dim, call->v.dim));
     t.values = t.keys + (int64_t)BLOCK * call->k.dim;
     t.weights = t.values + (int64_t)BLOCK * call->v.dim;
+    t.keys_rest = t.weights + HALVES * TILE_NUMBERS;
+    t.values_rest = t.keys_rest + (int64_t)BLOCK * call->k.dim;
+    t.weights_rest = t.values_rest + (int64_t)BLOCK * call->v.dim;
+    t.weight_rest = (uint32_t *)(void *)(t.weights_rest + HALVES * TILE_NUMBERS);
+    t.q_rest = t.weight_rest + PAIRS * LANES;
     return t;
 }
 
@@ -148,7 +166,7 @@ INLINE void gather_values(struct tiles *t, weft_dtype kv)
     }
 }
 
-static void gather(struct tiles *t)
+static inline void gather(struct tiles *t)
 {
     switch (t->rows.call->k.dtype) {
     case WEFT_INT8: gather_keys(t, WEFT_INT8), gather_values(t, WEFT_INT8); break;
@@ -158,28 +176,99 @@ static void gather(struct tiles *t)
     }
 }
 
-// Queries of a tile, rounded to bf16, as attention_pairs.h lays them for 16 rows: through `keys`, 16 rows at a time.
-static void take_queries(const struct tiles *t)
+// Sixteen even and as many odd numbers in two parts of bf16: what that has of them, and of what is left.
+struct parts {
+    __m512i most, rest;
+};
+
+INLINE struct parts parts_of(__m512 even, __m512 odd, const int32_t half)
+{
+    const __m512i upper = _mm512_set1_epi32(-65536), up = _mm512_set1_epi32(half);
+    const __m512i a = _mm512_castps_si512(even), b = _mm512_castps_si512(odd);
+    const __m512 c = vf32_sub(even, _mm512_castsi512_ps(_mm512_and_si512(a, upper)));
+    const __m512 d = vf32_sub(odd, _mm512_castsi512_ps(_mm512_and_si512(b, upper)));
+    const __m512i e = _mm512_add_epi32(_mm512_castps_si512(c), up);
+    const __m512i f = _mm512_add_epi32(_mm512_castps_si512(d), up);
+    return (struct parts){_mm512_ternarylogic_epi32(_mm512_srli_epi32(a, 16), b, upper, 0xf8),
+                          _mm512_ternarylogic_epi32(_mm512_srli_epi32(e, 16), f, upper, 0xf8)};
+}
+
+// 32 numbers of f16, which is exact.
+INLINE struct parts parts_of_f16(__m512i x)
+{
+    static const uint16_t order[32] = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,
+                                       1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+    const __m512i y = _mm512_permutexvar_epi16(_mm512_loadu_si512(order), x);
+    return parts_of(_mm512_cvtph_ps(_mm512_castsi512_si256(y)),
+                    _mm512_cvtph_ps(_mm512_extracti64x4_epi64(y, 1)), 0);
+}
+
+// Of 32 numbers of f16, those that are infinite or none.
+INLINE __mmask32 wild_f16(__m512i x)
+{
+    const __m512i exponent = _mm512_set1_epi16(0x7c00);
+    return _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, exponent), exponent);
+}
+
+// A query rounded to f16, in two parts. Returns whether it has infinities or NaNs.
+static inline bool divide_query(const float *wide, int32_t dim, uint16_t *most, uint16_t *rest)
+{
+    __mmask32 wild = 0;
+    for (int32_t i = 0; i < dim; i += GROUP) {
+        const __m256i low = _mm512_cvtps_ph(vf32_load(wide + i), _MM_FROUND_TO_NEAREST_INT);
+        const __m256i high =
+            _mm512_cvtps_ph(vf32_load(wide + i + LANES), _MM_FROUND_TO_NEAREST_INT);
+        const __m512i x = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+        const struct parts parts = parts_of_f16(x);
+        wild |= wild_f16(x);
+        _mm512_storeu_si512(most + i, parts.most);
+        _mm512_storeu_si512(rest + i, parts.rest);
+    }
+    return wild != 0;
+}
+
+// Rows of pairs, from[row][pairs], as attention_pairs.h lays queries for 16 rows.
+static void turn_queries(const uint16_t *from, int32_t pairs, uint32_t *to)
+{
+    for (int32_t i = 0; i < pairs; i += LANES) {
+        vf32 turned[LANES];
+        vf32_load_transposed((const float *)(const void *)from + i, pairs, turned);
+        for (int n = 0; n < LANES; n++)
+            vf32_store((float *)(void *)to + (i + n) * LANES, turned[n]);
+    }
+}
+
+// A query rounded to bf16.
+static inline void round_query(const float *wide, int32_t dim, uint16_t *to)
+{
+    for (int32_t i = 0; i < dim; i += GROUP)
+        _mm512_storeu_si512(
+            to + i, (__m512i)_mm512_cvtne2ps_pbh(vf32_load(wide + i + LANES), vf32_load(wide + i)));
+}
+
+// Queries of a tile, 16 rows at a time, through `keys`.
+static void take_queries(struct tiles *t)
 {
     const struct rows *s = &t->rows;
     const int32_t dim = s->call->k.dim;
+    const bool two = s->call->k.dtype == WEFT_F16;
+    t->wild_queries = false;
     for (int32_t b = 0; b < s->blocks; b++) {
+        const int64_t at = (int64_t)b * s->pairs * LANES;
         memset(t->keys, 0, (size_t)(LANES * dim) * sizeof *t->keys);
+        memset(t->keys_rest, 0, two ? (size_t)(LANES * dim) * sizeof *t->keys : 0);
         for (int32_t r = b * LANES; r < s->rows && r < (b + 1) * LANES; r++) {
             float wide[WEFT__ATTENTION_MAX_DIM];
             weft__attention_query(s->call, s->tile, r, wide);
-            for (int32_t i = 0; i < dim; i += GROUP)
-                _mm512_storeu_si512(
-                    t->keys + r % LANES * dim + i,
-                    (__m512i)_mm512_cvtne2ps_pbh(vf32_load(wide + i + LANES), vf32_load(wide + i)));
+            const int32_t to = r % LANES * dim;
+            if (two)
+                t->wild_queries |= divide_query(wide, dim, t->keys + to, t->keys_rest + to);
+            else
+                round_query(wide, dim, t->keys + to);
         }
-        float *q = (float *)(void *)s->q + (int64_t)b * s->pairs * LANES;
-        for (int32_t i = 0; i < s->pairs; i += LANES) {
-            vf32 pairs[LANES];
-            vf32_load_transposed((const float *)(const void *)t->keys + i, s->pairs, pairs);
-            for (int n = 0; n < LANES; n++)
-                vf32_store(q + (i + n) * LANES, pairs[n]);
-        }
+        turn_queries(t->keys, s->pairs, s->q + at);
+        if (two)
+            turn_queries(t->keys_rest, s->pairs, t->q_rest + at);
     }
 }
 
@@ -191,6 +280,7 @@ static inline float value_at(const struct rows *s, int32_t key, int32_t column)
     case WEFT_INT8: return ((const int8_t *)v->data)[at];
     case WEFT_FP8_E4M3: return weft__fp8_e4m3_to_f32(((const uint8_t *)v->data)[at]);
     case WEFT_FP8_E5M2: return weft__fp8_e5m2_to_f32(((const uint8_t *)v->data)[at]);
+    case WEFT_F16: return weft__f16_to_f32(((const uint16_t *)(const void *)v->data)[at]);
     default: return weft__bf16_to_f32(((const uint16_t *)(const void *)v->data)[at]);
     }
 }

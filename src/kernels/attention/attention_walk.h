@@ -86,7 +86,8 @@ struct block {
 // Walks the keys of several tiles, block after block.
 struct walk {
     const struct weft__attention_tile *next, *end; // tiles
-    const struct weft__attention_tile *tile;       // that of the cursors
+    int32_t beside;                          // tiles of other heads between two that are walked
+    const struct weft__attention_tile *tile; // that of the cursors
     struct cursor keys, values;
     int32_t key; // of the tile, the next
 };
@@ -97,7 +98,8 @@ static struct block next_block(const struct weft__attention_call *call, struct w
                                int64_t *at, int64_t *values_at)
 {
     while ((!walk->tile || walk->key == walk->tile->key1) && walk->next < walk->end) {
-        walk->tile = walk->next++;
+        walk->tile = walk->next;
+        walk->next += 1 + walk->beside;
         walk->key = walk->tile->key0;
         walk->keys = cursor_at(call, walk->tile, &call->k);
         walk->values = cursor_at(call, walk->tile, &call->v);

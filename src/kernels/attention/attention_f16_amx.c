@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+// Attention of many rows over caches of f16 on the tiles of AMX, which multiply bf16: a number of f16 has 11 bits and is the sum
+// of two of bf16, what that has of it and the rest. Queries are f16, or may be rounded to it; weights are two parts, too, and lose
+// what is below 2^-16 of them. Sums are f32.
+//
+//      score    =  (most + rest of key) * (most + rest of q)                           four products, exact
+//      acc     +=  most of weight * (most + rest of value) + rest of weight * most of value
+//
+// Fourteen times as many products as f32 multiply-adds make it worth while. A number that is infinite or none has no rest:
+// scores of such keys and queries are made one by one, such values are added behind the product to the rows that see them.
+#include "src/kernels/attention/attention_tiles_rows_amx.h"
+
+weft__attention_fn weft__attention_F16_amx, weft__attention_F16_avx512;
+
+static void gather_keys_f16(struct tiles *t)
+{
+    const struct rows *s = &t->rows;
+    const struct weft__attention_plane *k = &s->call->k;
+    const int64_t steps = k->dim / GROUP;
+    t->wild_keys = 0;
+    for (int32_t j = 0; j < BLOCK; j++) {
+        const uint16_t *from = (const uint16_t *)(const void *)k->data + s->at[j];
+        const int64_t to = j / 16 * steps * TILE_NUMBERS + j % 16 * 32;
+        __mmask32 wild = 0;
+        ask_row(s, WEFT_F16, k, s->at, j);
+        for (int64_t i = 0; i < steps; i++) {
+            const __m512i x = _mm512_loadu_si512(from + i * GROUP);
+            const struct parts parts = parts_of_f16(x);
+            wild |= wild_f16(x);
+            _mm512_storeu_si512(t->keys + to + i * TILE_NUMBERS, parts.most);
+            _mm512_storeu_si512(t->keys_rest + to + i * TILE_NUMBERS, parts.rest);
+        }
+        t->wild_keys |= (uint64_t)(wild != 0) << j;
+    }
+}
+
+// 32 elements of a value, zeros for those that add_wild() adds.
+INLINE struct parts value_parts(struct tiles *t, int32_t key, int32_t column)
+{
+    const struct rows *s = &t->rows;
+    const uint16_t *from = (const uint16_t *)(const void *)s->call->v.data;
+    const __m512i x = _mm512_loadu_si512(from + s->values_at[key] + column);
+    const __mmask32 wild = wild_f16(x);
+    t->wild |= (uint64_t)(wild != 0) << key;
+    return parts_of_f16(_mm512_maskz_mov_epi16(~wild, x));
+}
+
+static void gather_values_f16(struct tiles *t)
+{
+    const struct rows *s = &t->rows;
+    const int32_t dim = s->call->v.dim;
+    t->wild = 0;
+    for (int32_t pair = 0; pair < PAIRS; pair++) {
+        int64_t to = pair / 16 * (dim / 16) * TILE_NUMBERS + pair % 16 * 32;
+        ask_row(s, WEFT_F16, &s->call->v, s->values_at, 2 * pair);
+        ask_row(s, WEFT_F16, &s->call->v, s->values_at, 2 * pair + 1);
+        for (int32_t i = 0; i < dim; i += GROUP, to += 2 * TILE_NUMBERS) {
+            const struct parts a = value_parts(t, 2 * pair, i), b = value_parts(t, 2 * pair + 1, i);
+            uint16_t *most = t->values + to, *rest = t->values_rest + to;
+            _mm512_storeu_si512(most, _mm512_unpacklo_epi16(a.most, b.most));
+            _mm512_storeu_si512(most + TILE_NUMBERS, _mm512_unpackhi_epi16(a.most, b.most));
+            _mm512_storeu_si512(rest, _mm512_unpacklo_epi16(a.rest, b.rest));
+            _mm512_storeu_si512(rest + TILE_NUMBERS, _mm512_unpackhi_epi16(a.rest, b.rest));
+        }
+    }
+}
+
+// Tile `sum` of scores: 32 elements of 16 keys, whose parts lie at most and rest, by queries, whose parts are in 6 and 7.
+#define ADD_KEYS(sum, most, rest)                                                                  \
+    do {                                                                                           \
+        tile_load(4, most, TILE_ROW_BYTES);                                                        \
+        tile_dot_bf16(sum, 4, 6);                                                                  \
+        tile_load(5, rest, TILE_ROW_BYTES);                                                        \
+        tile_dot_bf16(sum, 5, 6);                                                                  \
+        tile_dot_bf16(sum, 4, 7);                                                                  \
+        tile_dot_bf16(sum, 5, 7);                                                                  \
+    } while (0)
+
+static void score(const struct tiles *t, int32_t b)
+{
+    const struct rows *s = &t->rows;
+    const int64_t steps = s->call->k.dim / GROUP, next = steps * TILE_NUMBERS;
+    const int64_t at = (int64_t)b * s->pairs * LANES;
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
+    for (int64_t i = 0; i < steps; i++) {
+        const uint16_t *most = t->keys + i * TILE_NUMBERS, *rest = t->keys_rest + i * TILE_NUMBERS;
+        tile_load(6, s->q + at + i * TILE_SUMS, TILE_ROW_BYTES);
+        tile_load(7, t->q_rest + at + i * TILE_SUMS, TILE_ROW_BYTES);
+        ADD_KEYS(0, most, rest);
+        ADD_KEYS(1, most + next, rest + next);
+        ADD_KEYS(2, most + 2 * next, rest + 2 * next);
+        ADD_KEYS(3, most + 3 * next, rest + 3 * next);
+    }
+    tile_store(0, s->scores);
+    tile_store(1, s->scores + TILE_SUMS);
+    tile_store(2, s->scores + 2 * TILE_SUMS);
+    tile_store(3, s->scores + 3 * TILE_SUMS);
+}
+
+// Scores that have to do with infinities or NaNs, one by one: 0 times one of them is what it is, but a part that is 0 is not
+// what the number is.
+static __attribute__((noinline)) void score_wild(const struct tiles *t, int32_t b)
+{
+    const struct rows *s = &t->rows;
+    const struct weft__attention_plane *k = &s->call->k;
+    const int32_t end = s->rows - b * LANES < LANES ? s->rows - b * LANES : LANES;
+    for (int32_t r = 0; r < end; r++) {
+        float q[WEFT__ATTENTION_MAX_DIM];
+        weft__attention_query(s->call, s->tile, b * LANES + r, q);
+        for (int32_t key = 0; key < BLOCK; key++) {
+            const uint16_t *x = (const uint16_t *)(const void *)k->data + s->at[key];
+            double sum = 0;
+            if (!t->wild_queries && !(t->wild_keys >> key & 1))
+                continue;
+            for (int32_t i = 0; i < k->dim; i++)
+                sum += (double)weft__f16_to_f32(weft__f16_from_f32(q[i])) * weft__f16_to_f32(x[i]);
+            s->scores[key * LANES + r] = (float)sum;
+        }
+    }
+}
+
+// Tile `sum` of results: weights of 32 keys, whose parts are in 4 and 5, by 16 columns of their values.
+#define ADD_VALUES(sum, most, rest)                                                                \
+    do {                                                                                           \
+        tile_load(6, most, TILE_ROW_BYTES);                                                        \
+        tile_dot_bf16(sum, 4, 6);                                                                  \
+        tile_load(7, rest, TILE_ROW_BYTES);                                                        \
+        tile_dot_bf16(sum, 5, 6);                                                                  \
+        tile_dot_bf16(sum, 4, 7);                                                                  \
+    } while (0)
+
+// acc[columns] of as many tiles from column `i` on, of which there are VALUE_TILES or 2.
+INLINE void add_columns(const struct tiles *t, float *acc, int64_t i, const bool all)
+{
+    const int64_t half = t->rows.call->v.dim / 16 * TILE_NUMBERS;
+    tile_load(0, acc, TILE_ROW_BYTES);
+    tile_load(1, acc + TILE_SUMS, TILE_ROW_BYTES);
+    if (all) {
+        tile_load(2, acc + 2 * TILE_SUMS, TILE_ROW_BYTES);
+        tile_load(3, acc + 3 * TILE_SUMS, TILE_ROW_BYTES);
+    }
+    for (int h = 0; h < HALVES; h++) {
+        const uint16_t *most = t->values + i * TILE_NUMBERS + h * half;
+        const uint16_t *rest = t->values_rest + i * TILE_NUMBERS + h * half;
+        tile_load(4, t->weights + h * TILE_NUMBERS, TILE_ROW_BYTES);
+        tile_load(5, t->weights_rest + h * TILE_NUMBERS, TILE_ROW_BYTES);
+        ADD_VALUES(0, most, rest);
+        ADD_VALUES(1, most + TILE_NUMBERS, rest + TILE_NUMBERS);
+        if (all) {
+            ADD_VALUES(2, most + 2 * TILE_NUMBERS, rest + 2 * TILE_NUMBERS);
+            ADD_VALUES(3, most + 3 * TILE_NUMBERS, rest + 3 * TILE_NUMBERS);
+        }
+    }
+    tile_store(0, acc);
+    tile_store(1, acc + TILE_SUMS);
+    if (all) {
+        tile_store(2, acc + 2 * TILE_SUMS);
+        tile_store(3, acc + 3 * TILE_SUMS);
+    }
+}
+
+static void add_values(const struct tiles *t, int32_t b)
+{
+    const int64_t columns = t->rows.call->v.dim / 16;
+    float *acc = sums_of(&t->rows, b);
+    int64_t i = 0;
+    for (; i + VALUE_TILES <= columns; i += VALUE_TILES)
+        add_columns(t, acc + i * TILE_SUMS, i, true);
+    if (i < columns)
+        add_columns(t, acc + i * TILE_SUMS, i, false);
+}
+
+static void attend_block(struct tiles *t)
+{
+    const struct rows *s = &t->rows;
+    const bool mask = s->by_all != ~UINT64_C(0) || s->call->generic;
+    const float scale = s->call->scale * LOG2E;
+    const bool late =
+        s->blocks == 1; // keys and values in parts are more than the first cache holds
+    gather_keys_f16(t);
+    if (!late)
+        gather_values_f16(t);
+    for (int32_t b = 0; b < s->blocks; b++) {
+        score(t, b);
+        if (t->wild_keys || t->wild_queries)
+            score_wild(t, b);
+        if (mask)
+            weigh(s, b, scale, true, false, t->weight_rest);
+        else
+            weigh(s, b, scale, false, false, t->weight_rest);
+        turn_weights(s->weight, t->weights);
+        turn_weights(t->weight_rest, t->weights_rest);
+        if (late)
+            gather_values_f16(t);
+        shrink_sums(s, b);
+        add_values(t, b);
+        if (t->wild)
+            add_wild(t, b);
+    }
+    count_block(s, mask);
+}
+
+// `count` tiles of as many rows, each with keys.
+static void attend_tiles(const struct weft__attention_call *call,
+                         const struct weft__attention_tile *tiles, int32_t count)
+{
+    struct tiles t = lay_out_tiles(call, tiles);
+    struct rows *s = &t.rows;
+    struct blocks blocks = begin_blocks(s, tiles, count);
+    while (begin_block(&t, &blocks, LANES)) {
+        if (s->by_some)
+            attend_block(&t);
+        for (int32_t row = 0; ends_tile(s->block) && row < s->rows; row++)
+            store_row(s, row);
+    }
+}
+
+// Few rows read keys once, in f32; soft-caps, ALiBi and heads that are no multiples of 32 are served there, too.
+static bool on_tiles(const struct weft__attention_call *call,
+                     const struct weft__attention_tile *tile)
+{
+    return weft__attention_rows(call, tile) > WEFT__ATTENTION_FEW_ROWS &&
+           call->k.dim % GROUP == 0 && call->softcap <= 0 && !call->alibi_slopes &&
+           tile->key0 < tile->key1;
+}
+
+void weft__attention_F16_amx(const struct weft__attention_call *call,
+                             const struct weft__attention_tile *tiles, int32_t count)
+{
+    for (int32_t n, i = 0; i < count; i += n) {
+        const bool tiled = on_tiles(call, &tiles[i]);
+        for (n = 1; i + n < count && on_tiles(call, &tiles[i + n]) == tiled;)
+            n++;
+        if (!tiled) {
+            weft__attention_F16_avx512(call, tiles + i, n);
+            continue;
+        }
+        n = alike(call, tiles + i, n);
+        tiles_begin(16);
+        attend_tiles(call, tiles + i, n);
+        tiles_end();
+    }
+}
