@@ -33,6 +33,12 @@ TARGETS = [
 ]
 
 
+def keys_of(row):
+    """How many keys; of a batch of unlike sequences the row has the longest alone."""
+    longest = pick(row, "kv_len", "kv-len")
+    return f"(up to {longest})" if "--kv-lens" in row.get("command", "") else longest
+
+
 def pick(row, *keys, default="-"):
     for key in keys:
         if row.get(key) not in (None, ""):
@@ -64,7 +70,7 @@ def shape_of(row):
         return f"{pick(row, 'rows')} x {pick(row, 'cols')}, batch {pick(row, 'batch', default=1)}"
     if op == "attention":
         return (f"{pick(row, 'heads')}/{pick(row, 'kv_heads', 'kv-heads')} heads, head_dim "
-                f"{pick(row, 'head_dim', 'head-dim')}, {pick(row, 'q_len', 'q-len')} x {pick(row, 'kv_len', 'kv-len')}, "
+                f"{pick(row, 'head_dim', 'head-dim')}, {pick(row, 'q_len', 'q-len')} x {keys_of(row)}, "
                 f"batch {pick(row, 'batch', default=1)}" + pages_and_mask_of(row))
     if op == "model":
         return (f"{pick(row, 'shape', 'model')}, {pick(row, 'phase')}: "
