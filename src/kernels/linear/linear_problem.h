@@ -18,7 +18,7 @@ struct problem {
     weft_dtype x_dtype, y_dtype; // of the kernel under test
     weft_linear_part part;       // scale_cols 0: nothing lies beside the codes
     weft_linear_part_args planes;
-    double wide; // weights and activations have 16 bits: error over sum |w||x|; or 0
+    double wide;    // weights and activations have 16 bits: error over sum |w||x|; or 0
     bool tf32_sums; // sums of X are two numbers of tf32
 };
 
