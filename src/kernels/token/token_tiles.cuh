@@ -175,7 +175,7 @@ DEVICE struct tile_x tile_x_of(const uint8_t *row, int32_t cols, int32_t tile, i
 static_assert(!TILE_MIN || (ONE_OFFSET(0, 0) == 1 && ONE_OFFSET(1, 0) == 1 && SIXTEENS == 1),
               "products start from the sum of x");
 
-// acc += tile i of the two times a tile of X.
+// B of a tile of X, pair by pair: zero but for a lane's own pair.
 DEVICE void tile_b(const struct tile_x *x, int32_t lane, uint2 b[4])
 {
     const uint32_t l = (uint32_t)computed_here(lane);
@@ -184,6 +184,7 @@ DEVICE void tile_b(const struct tile_x *x, int32_t lane, uint2 b[4])
         b[p] = B_KEPT == 1 ? b_of_pair(x->b[0], p, l) : x->b[p % B_KEPT];
 }
 
+// acc += tile i of the two times a tile of X, whose B is b.
 DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struct tile_x *x,
                      const uint2 b[4], int32_t lane, float acc[2])
 {
