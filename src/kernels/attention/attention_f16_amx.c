@@ -178,8 +178,8 @@ static void attend_block(struct tiles *t)
     const struct rows *s = &t->rows;
     const bool mask = s->by_all != ~UINT64_C(0) || s->call->generic;
     const float scale = s->call->scale * LOG2E;
-    const bool late =
-        s->blocks == 1; // keys and values in parts are more than the first cache holds
+    // Keys and values in parts are more than the first cache holds.
+    const bool late = s->blocks == 1;
     gather_keys_f16(t);
     if (!late)
         gather_values_f16(t);
@@ -201,21 +201,6 @@ static void attend_block(struct tiles *t)
             add_wild(t, b);
     }
     count_block(s, mask);
-}
-
-// `count` tiles of as many rows, each with keys.
-static void attend_tiles(const struct weft__attention_call *call,
-                         const struct weft__attention_tile *tiles, int32_t count)
-{
-    struct tiles t = lay_out_tiles(call, tiles);
-    struct rows *s = &t.rows;
-    struct blocks blocks = begin_blocks(s, tiles, count);
-    while (begin_block(&t, &blocks, LANES)) {
-        if (s->by_some)
-            attend_block(&t);
-        for (int32_t row = 0; ends_tile(s->block) && row < s->rows; row++)
-            store_row(s, row);
-    }
 }
 
 // Few rows read keys once, in f32; soft-caps, ALiBi and heads that are no multiples of 32 are served there, too.
@@ -240,7 +225,7 @@ void weft__attention_F16_amx(const struct weft__attention_call *call,
         }
         n = alike(call, tiles + i, n);
         tiles_begin(16);
-        attend_tiles(call, tiles + i, n);
+        attend_tiles(call, tiles + i, n, attend_block);
         tiles_end();
     }
 }

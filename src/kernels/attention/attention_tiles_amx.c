@@ -121,21 +121,6 @@ static void attend_block(struct tiles *t)
     count_block(s, mask);
 }
 
-// `count` tiles of as many rows, each with keys.
-static void attend_tiles(const struct weft__attention_call *call,
-                         const struct weft__attention_tile *tiles, int32_t count)
-{
-    struct tiles t = lay_out_tiles(call, tiles);
-    struct rows *s = &t.rows;
-    struct blocks blocks = begin_blocks(s, tiles, count);
-    while (begin_block(&t, &blocks, LANES)) {
-        if (s->by_some)
-            attend_block(&t);
-        for (int32_t row = 0; ends_tile(s->block) && row < s->rows; row++)
-            store_row(s, row);
-    }
-}
-
 weft__attention_fn weft__attention_BF16_avx512bf16, weft__attention_INT8_avx512bf16,
     weft__attention_FP8_E4M3_avx512bf16, weft__attention_FP8_E5M2_avx512bf16,
     weft__attention_BF16_avx512, weft__attention_ANY_avx512;
@@ -196,7 +181,7 @@ static void attend_on_tiles(const struct weft__attention_call *call,
     for (int32_t n, i = 0; i < count; i += n) {
         n = alike(call, tiles + i, count - i);
         if (n > 0)
-            attend_tiles(call, tiles + i, n);
+            attend_tiles(call, tiles + i, n, attend_block);
         else
             pairs_for(call->k.dtype)(call, tiles + i, 1), n = 1;
     }

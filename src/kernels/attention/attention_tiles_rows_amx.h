@@ -164,4 +164,20 @@ static void store_row(const struct rows *s, int32_t row)
     weft__attention_finish(s->call, s->tile, row, s->largest[row], s->sum[row], s->row);
 }
 
+// `count` tiles of as many rows, each with keys; attend(): what becomes of a block that some rows see.
+INLINE void attend_tiles(const struct weft__attention_call *call,
+                         const struct weft__attention_tile *tiles, int32_t count,
+                         void (*attend)(struct tiles *t))
+{
+    struct tiles t = lay_out_tiles(call, tiles);
+    struct rows *s = &t.rows;
+    struct blocks blocks = begin_blocks(s, tiles, count);
+    while (begin_block(&t, &blocks, LANES)) {
+        if (s->by_some)
+            attend(&t);
+        for (int32_t row = 0; ends_tile(s->block) && row < s->rows; row++)
+            store_row(s, row);
+    }
+}
+
 #endif
