@@ -110,8 +110,7 @@ struct panel {
     int64_t row;
     int rows;
     uintptr_t end;
-    int64_t skip;  // what lies past the end is read `skip` farther
-    int64_t ahead; // bytes of weights that few rows of X ask ahead
+    int64_t skip; // what lies past the end is read `skip` farther
 };
 
 WEFT__INLINE void fetch_weights(const unsigned char *at, int64_t ahead, int bytes)
@@ -136,16 +135,12 @@ WEFT__INLINE void fetch_weights_in_order(const unsigned char *at, int64_t ahead,
 // half of what a core can read as soon as there is something to unpack. Past the panels' end they are those that the thread
 // reads then. A CPU that does not ask far leaves short chunks to the hardware, but for those past the end, where no stream
 // leads. Chunks of 256 columns are slower for the question (NOTES.md).
-WEFT__INLINE void fetch_ahead(const unsigned char *codes, int64_t ahead, const struct format f)
+WEFT__INLINE void fetch_ahead(const unsigned char *codes, int64_t ahead, bool past,
+                              const struct format f)
 {
     const struct weft__packed_shape shape = weft__packed_shape(f.dtype);
-    if (f.far || shape.cols >= 256 || ahead != AHEAD_BYTES)
+    if (f.far || shape.cols >= 256 || past)
         fetch_weights(codes, ahead, shape.group_bytes);
-}
-
-WEFT__INLINE int64_t ahead_of(const unsigned char *codes, const struct panel *p)
-{
-    return (uintptr_t)codes + (uintptr_t)p->ahead >= p->end ? p->ahead + p->skip : p->ahead;
 }
 
 // Among many rows of X the hardware does not read weights far enough ahead. A CPU that does not ask far has no room in its
@@ -193,6 +188,7 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
     const struct weft__packed_shape shape = weft__packed_shape(f.dtype);
     const int64_t sum = sum_columns(call->cols);
     struct weft__rounded_row x[FEW_HALVES];
+    const uintptr_t bytes_ahead = call->asks_near ? NEXT_BYTES : AHEAD_BYTES;
     __m512 acc[FEW_HALVES], total[FEW_HALVES];
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
@@ -209,12 +205,13 @@ WEFT__INLINE void multiply_few(const struct weft__linear_call *call, struct pane
         const unsigned char *codes = chunk + shape.head_bytes;
         for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++) {
             struct group w;
-            const int64_t ahead = shape.cols < 256 ? ahead_of(codes, &p) : p.ahead;
+            const bool past = p.skip && shape.cols < 256 && (uintptr_t)codes + bytes_ahead >= p.end;
+            const int64_t ahead = (int64_t)bytes_ahead + (past ? p.skip : 0);
             f.unpack(chunk, codes, g, &head, &w);
             if (f.far && shape.group_bytes == 512 && cols > 2)
                 fetch_by_turns(codes + ahead, &w);
             else
-                fetch_ahead(codes, ahead, f);
+                fetch_ahead(codes, ahead, past, f);
             WEFT__UNROLL for (int c = 0; c < cols; c++)
             {
                 if (g % 2 == 0)
@@ -403,12 +400,9 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
                                                                 WEFT__PACKED_ROWS * panel_bytes);
     for (int64_t row = row0, step; row < row1; row += step) {
         const int64_t left = row1 - row;
-        struct panel p = {call->weight + row / WEFT__PACKED_ROWS * panel_bytes,
-                          row,
-                          left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS,
-                          end,
-                          call->next ? (int64_t)((uintptr_t)call->next - end) : 0,
-                          call->asks_near ? NEXT_BYTES : AHEAD_BYTES};
+        struct panel p = {call->weight + row / WEFT__PACKED_ROWS * panel_bytes, row,
+                          left < WEFT__PACKED_ROWS ? (int)left : WEFT__PACKED_ROWS, end,
+                          call->next ? (int64_t)((uintptr_t)call->next - end) : 0};
         step = WEFT__PACKED_ROWS;
         if (few && call->batch == 1) {
             multiply_few(call, p, col, 1, f);
