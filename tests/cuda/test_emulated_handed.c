@@ -44,6 +44,33 @@ static void *device_memory(weft_context *context, const void *from, size_t bytes
     return to;
 }
 
+static void end(weft_context *context, weft_plan *const plans[2], weft_batch *batch)
+{
+    weft_batch_destroy(batch);
+    weft_plan_destroy(plans[0]);
+    weft_plan_destroy(plans[1]);
+    weft_context_destroy(context);
+}
+
+// Arguments over `pool`, with `count` numbers of queries, and a table of `entries` pages, `stride` a sequence.
+static weft_attention_args args_of(weft_context *context, const weft_kv_pool *pool, int32_t count,
+                                   const int32_t *cu, int32_t num_seqs, const int32_t *table,
+                                   int32_t entries, int32_t stride)
+{
+    const size_t cu_bytes = (size_t)(num_seqs + 1) * sizeof *cu;
+    const size_t table_bytes = (size_t)entries * sizeof *table;
+    return (weft_attention_args){.size = sizeof(weft_attention_args),
+                                 .q = f16_numbers(context, count, 1),
+                                 .pool = *pool,
+                                 .workspace = device_memory(context, "", 1, ROOM),
+                                 .workspace_bytes = ROOM,
+                                 .num_seqs = num_seqs,
+                                 .cu_q_lens = device_memory(context, cu, cu_bytes, cu_bytes),
+                                 .page_table =
+                                     device_memory(context, table, table_bytes, table_bytes),
+                                 .page_table_stride = stride};
+}
+
 // The arguments of the run's last launch, which is of `kernel`.
 static const struct weft__attention_device_args *
 run(const weft_plan *plan, const weft_attention_args *args, const char *kernel)
@@ -233,18 +260,10 @@ static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t block
     int32_t table[TABLE];
     for (int32_t i = 0; i < TABLE; i++)
         table[i] = i * 5 % TABLE;
-    weft_attention_args args = {.size = sizeof args,
-                                .q = f16_numbers(context, count, 1),
-                                .pool = {.k.data = f16_numbers(context, elems, 2),
-                                         .v.data = f16_numbers(context, elems, 3),
-                                         .num_pages = TABLE},
-                                .workspace = device_memory(context, "", 1, ROOM),
-                                .workspace_bytes = ROOM,
-                                .num_seqs = 1,
-                                .cu_q_lens = device_memory(context, cu, sizeof cu, sizeof cu),
-                                .page_table =
-                                    device_memory(context, table, sizeof table, sizeof table),
-                                .page_table_stride = TABLE};
+    const weft_kv_pool pool = {.k.data = f16_numbers(context, elems, 2),
+                               .v.data = f16_numbers(context, elems, 3),
+                               .num_pages = TABLE};
+    weft_attention_args args = args_of(context, &pool, count, cu, 1, table, TABLE, TABLE);
     for (size_t i = 0; i < num_lens; i++) {
         const struct round round = {cu, &lens[i], table, TABLE, TABLE};
         both_ways(context, plans, "weft_attention_cluster", batch, &args, &round, BLOCKS, count,
@@ -252,10 +271,7 @@ static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t block
         const struct standin_launch *last = &standin->launches[standin->num_launches - 1];
         CHECK(last->grid[0] == (uint32_t)(132 / (kv_heads * blocks) * kv_heads * blocks));
     }
-    weft_batch_destroy(batch);
-    weft_plan_destroy(plans[0]);
-    weft_plan_destroy(plans[1]);
-    weft_context_destroy(context);
+    end(context, plans, batch);
 }
 
 static void case_clusters(void)
@@ -294,27 +310,16 @@ static void abreast_of(int32_t page_size)
     static int32_t table[MOST];
     for (int32_t i = 0; i < pages; i++)
         table[i] = i * 5 % pages;
-    weft_attention_args args = {.size = sizeof args,
-                                .q = f16_numbers(context, COUNT, 1),
-                                .pool = {.k = whole_tokens(context, KV_HEADS, page_size, ELEMS, 2),
-                                         .v = whole_tokens(context, KV_HEADS, page_size, ELEMS, 3),
-                                         .num_pages = pages},
-                                .workspace = device_memory(context, "", 1, ROOM),
-                                .workspace_bytes = ROOM,
-                                .num_seqs = SEQS,
-                                .cu_q_lens = device_memory(context, cu, sizeof cu, sizeof cu),
-                                .page_table =
-                                    device_memory(context, table, sizeof table, sizeof table),
-                                .page_table_stride = pages / SEQS};
+    const weft_kv_pool pool = {.k = whole_tokens(context, KV_HEADS, page_size, ELEMS, 2),
+                               .v = whole_tokens(context, KV_HEADS, page_size, ELEMS, 3),
+                               .num_pages = pages};
+    weft_attention_args args = args_of(context, &pool, COUNT, cu, SEQS, table, MOST, pages / SEQS);
     for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
         const struct round round = {cu, lens[i], table, pages / SEQS, pages};
         both_ways(context, plans, "weft_attention_abreast", batch, &args, &round, 20 * KV_HEADS,
                   COUNT, true);
     }
-    weft_batch_destroy(batch);
-    weft_plan_destroy(plans[0]);
-    weft_plan_destroy(plans[1]);
-    weft_context_destroy(context);
+    end(context, plans, batch);
 }
 
 static void case_abreast(void)
@@ -347,27 +352,16 @@ static void case_filled(void)
     for (int32_t i = 0; i < MOST; i++)
         table[i] = i * 5 % TABLE;
     const int64_t elems = (int64_t)TABLE * PAGE_SIZE * KV_HEADS * DIM;
-    weft_attention_args args = {.size = sizeof args,
-                                .q = f16_numbers(context, COUNT, 1),
-                                .pool = {.k.data = f16_numbers(context, elems, 2),
-                                         .v.data = f16_numbers(context, elems, 3),
-                                         .num_pages = TABLE},
-                                .workspace = device_memory(context, "", 1, ROOM),
-                                .workspace_bytes = ROOM,
-                                .num_seqs = MOST_SEQS,
-                                .cu_q_lens = device_memory(context, cu, sizeof cu, sizeof cu),
-                                .page_table =
-                                    device_memory(context, table, sizeof table, sizeof table),
-                                .page_table_stride = TABLE};
+    const weft_kv_pool pool = {.k.data = f16_numbers(context, elems, 2),
+                               .v.data = f16_numbers(context, elems, 3),
+                               .num_pages = TABLE};
+    weft_attention_args args = args_of(context, &pool, COUNT, cu, MOST_SEQS, table, MOST, TABLE);
     for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
         const struct round round = {cu, lens[i], table, TABLE, TABLE};
         both_ways(context, plans, "weft_attention_decode", batch, &args, &round, 8, COUNT, false);
         CHECK(keepers(args.workspace, PLACE_FLOATS, 8) == kept[i]);
     }
-    weft_batch_destroy(batch);
-    weft_plan_destroy(plans[0]);
-    weft_plan_destroy(plans[1]);
-    weft_context_destroy(context);
+    end(context, plans, batch);
 }
 
 static const struct standin_case cases[] = {{"abreast", case_abreast},
