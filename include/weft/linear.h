@@ -6,6 +6,8 @@
  *
  *      parts     several matrices that read the same input: Q, K and V; gate and up
  *      norm      of the input, before it is multiplied
+ *      x_gate    function(first half of the input) * second half, before it is multiplied: a
+ *                down-projection that reads what gate and up made
  *      gate      function(first part) * second part, for two parts of equal rows;
  *                function(part) for a single one
  *      residual  added to the result
@@ -105,7 +107,13 @@ typedef struct weft_linear_desc {
     float norm_eps;
     weft_linear_gate gate;
     weft_linear_part parts[WEFT_LINEAR_MAX_PARTS];
-    uint64_t reserved[8];
+    /** x is X[batch][2 cols], rows of a gate and behind it of what it lets through; multiplied is
+     *  function(gate) * up, made as rows are loaded: once a run, where the rows of W share it. On the CPU;
+     *  neither with a norm nor WEFT_LINEAR_X_ROUNDED. `gate` in the layer before makes and rounds the same
+     *  product without storing its factors, which is less to move. */
+    weft_linear_gate x_gate;
+    int32_t reserved0;
+    uint64_t reserved[7];
 } weft_linear_desc;
 
 /** A matrix and its result in a run. */
@@ -131,9 +139,10 @@ typedef struct weft_linear_args {
     int32_t batch;               /**< rows of X in this run, 0..max_batch; 0 does nothing */
     const void *weight;          /**< the only matrix, when num_parts is 0; otherwise NULL */
     int64_t weight_stride_bytes; /**< from row to row; 0 = packed */
-    const void *x;               /**< X[batch][cols], or a rounded buffer */
-    int64_t x_stride;        /**< elements from row to row; 0 = cols; a rounded buffer has none */
-    void *y;                 /**< Y[batch][rows], when num_parts is 0; or a rounded buffer */
+    const void *x;               /**< X[batch][cols] (x_gate: 2 cols), or a rounded buffer */
+    int64_t
+        x_stride; /**< elements from row to row; 0 = those of a row; a rounded buffer has none */
+    void *y;      /**< Y[batch][rows], when num_parts is 0; or a rounded buffer */
     int64_t y_stride;        /**< elements from row to row; 0 = rows */
     const float *bias;       /**< [rows] or NULL, when num_parts is 0 */
     const void *residual;    /**< [batch][rows], added to the result of the only part or of the
@@ -153,7 +162,8 @@ typedef struct weft_linear_args {
     uint64_t reserved[8];
 } weft_linear_args;
 
-/** Plans, for every part p, Y_p = alpha * norm(X) W_p^T + bias_p. A gate makes of these
+/** Plans, for every part p, Y_p = alpha * norm(X) W_p^T + bias_p; with x_gate function(X_0) * X_1 is in the
+ *  place of norm(X), X_0 and X_1 being the halves of X's rows. A gate makes of these
  *  Y = function(Y_0) * Y_1, or Y = function(Y_0) if there is one part. Then Y += residual.
  *
  *  Shapes   W[rows][cols] in blocks of weight_dtype, X[batch][cols], Y[batch][rows];

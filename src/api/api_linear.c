@@ -63,9 +63,15 @@ static weft_status check_extras(weft_context *context, const weft_linear_desc *d
 {
     const uint32_t rounded = WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT;
     if ((unsigned)desc->norm > WEFT_LINEAR_NORM_LAYER ||
-        (unsigned)desc->gate > WEFT_LINEAR_GATE_GELU_TANH)
-        return weft__fail(context, WEFT_EINVAL, "linear: unknown norm %d or gate %d",
-                          (int)desc->norm, (int)desc->gate);
+        (unsigned)desc->gate > WEFT_LINEAR_GATE_GELU_TANH ||
+        (unsigned)desc->x_gate > WEFT_LINEAR_GATE_GELU_TANH)
+        return weft__fail(context, WEFT_EINVAL, "linear: unknown norm %d, gate %d or x_gate %d",
+                          (int)desc->norm, (int)desc->gate, (int)desc->x_gate);
+    if (desc->x_gate && (desc->norm || desc->flags & WEFT_LINEAR_X_ROUNDED))
+        return weft__fail(context, WEFT_EINVAL,
+                          "linear: x_gate goes with neither a norm nor a rounded x");
+    if (desc->reserved0)
+        return weft__fail(context, WEFT_EINVAL, "linear: reserved0 is not 0");
     if (!(desc->norm_eps >= 0) || !isfinite(desc->norm_eps))
         return weft__fail(context, WEFT_EINVAL, "linear: norm_eps must be finite and not negative");
     if (desc->gate && (parts > 2 || (parts == 2 && desc->parts[0].rows != desc->parts[1].rows)))
@@ -218,7 +224,7 @@ static weft_status check_gate_parts(const weft_plan *plan, const weft_linear_arg
 static weft_status settle_buffers(const weft_plan *plan, weft_linear_args *args)
 {
     const weft_linear_desc *desc = plan->desc;
-    int64_t rows = desc->parts[0].rows;
+    const int64_t rows = desc->parts[0].rows, x_row = weft__plan_linear_x_row(desc);
     bool rounded = desc->flags & WEFT_LINEAR_X_ROUNDED, next = desc->flags & WEFT_LINEAR_NEXT;
     if (args->residual && desc->num_parts > 1 && !desc->gate)
         return weft__fail(plan->context, WEFT_EINVAL,
@@ -230,7 +236,7 @@ static weft_status settle_buffers(const weft_plan *plan, weft_linear_args *args)
                           "linear: weights of a norm that the plan does not have");
     if (args->norm_bias && desc->norm != WEFT_LINEAR_NORM_LAYER)
         return weft__fail(plan->context, WEFT_EINVAL, "linear: only LayerNorm has a bias");
-    if (!weft__api_stride(&args->x_stride, desc->cols, desc->cols, args->batch) ||
+    if (!weft__api_stride(&args->x_stride, x_row, x_row, args->batch) ||
         !weft__api_stride(&args->residual_stride, rows, rows, args->batch))
         return weft__fail(plan->context, WEFT_EINVAL,
                           "linear: a stride is shorter than its row, or too long");

@@ -18,6 +18,11 @@ struct weft__linear_split weft__plan_linear_split(int64_t rows, int64_t row_byte
                                        weft__ceil_div(many, many_step) * many_step};
 }
 
+int64_t weft__plan_linear_x_row(const weft_linear_desc *desc)
+{
+    return desc->x_gate ? 2 * desc->cols : desc->cols; // fits: a plan has room for rows in f32
+}
+
 bool weft__plan_linear_planes(const weft_linear_part *part)
 {
     weft_dtype dtype = part->weight_dtype;

@@ -20,6 +20,9 @@ struct weft__linear_split weft__plan_linear_split(int64_t rows, int64_t row_byte
                                                   int64_t many_step, int32_t threads,
                                                   const weft_tuning *tuned);
 
+// Elements of a row of X.
+int64_t weft__plan_linear_x_row(const weft_linear_desc *desc);
+
 // May scales and biases lie beside the codes of a (settled) part?
 bool weft__plan_linear_planes(const weft_linear_part *part);
 

@@ -19,7 +19,7 @@ static const int32_t batches[] = {1, 9, BATCH};
 
 static weft_context *context;
 static _Alignas(64) unsigned char weights[ROWS * COLS * 4], workspace[1 << 23];
-static float x[BATCH * COLS], norm_weight[COLS], bias[ROWS], residual[BATCH * ROWS];
+static float x[2 * BATCH * COLS], norm_weight[COLS], bias[ROWS], residual[BATCH * ROWS];
 static float y[BATCH * ROWS], want[BATCH * ROWS], between[BATCH * ROWS];
 
 static void fill(float *to, int count)
@@ -35,7 +35,7 @@ static int set_up(void **state)
 {
     (void)state;
     const weft_context_desc desc = {.size = sizeof desc, .threads = 3};
-    fill(x, BATCH * COLS);
+    fill(x, 2 * BATCH * COLS);
     fill(norm_weight, COLS);
     fill(bias, ROWS);
     fill(residual, BATCH * ROWS);
@@ -98,6 +98,26 @@ static void activate(weft_activation_kind kind, const void *from, weft_dtype x_d
                                        .x_dtype = x_dtype,
                                        .y_dtype = y_dtype};
     const weft_activation_args args = {.size = sizeof args, .rows = rows, .x = from, .y = to};
+    assert_int_equal(weft_activation_plan(context, &desc, &plan), WEFT_OK);
+    assert_int_equal(weft_activation_run(plan, &args), WEFT_OK);
+    weft_plan_destroy(plan);
+}
+
+// Rows of a gate and behind it of what it lets through become one.
+static void gate_rows(weft_activation_kind kind, const void *from, weft_dtype dtype, float *to,
+                      int32_t rows)
+{
+    weft_plan *plan;
+    const weft_activation_desc desc = {
+        .size = sizeof desc, .kind = kind, .dim = COLS, .max_rows = rows, .x_dtype = dtype};
+    const weft_activation_args args = {.size = sizeof args,
+                                       .rows = rows,
+                                       .x = from,
+                                       .x_stride = 2L * COLS,
+                                       .up =
+                                           (const char *)from + COLS * (dtype == WEFT_F32 ? 4 : 2),
+                                       .up_stride = 2L * COLS,
+                                       .y = to};
     assert_int_equal(weft_activation_plan(context, &desc, &plan), WEFT_OK);
     assert_int_equal(weft_activation_run(plan, &args), WEFT_OK);
     weft_plan_destroy(plan);
@@ -169,6 +189,35 @@ static void inputs_of_16_bits_are_their_numbers(void **state)
     }
 }
 
+// A gate before the product, of rows of gate and up, is the function first and the product then.
+static void a_gate_of_the_input_is_applied_as_rows_are_loaded(void **state)
+{
+    (void)state;
+    static uint16_t narrow[2 * BATCH * COLS];
+    static float gated[BATCH * COLS];
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        const weft_linear_desc plain = layer(formats[f]);
+        for (int kind = 0; kind < 3; kind++)
+            for (int dtype = WEFT_F32; dtype <= WEFT_BF16; dtype++)
+                for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
+                    const int32_t batch = batches[b];
+                    const void *from = x;
+                    if (dtype != WEFT_F32) {
+                        activate(WEFT_ACTIVATION_NONE, x, WEFT_F32, narrow, (weft_dtype)dtype,
+                                 2 * batch, COLS);
+                        from = narrow;
+                    }
+                    gate_rows((weft_activation_kind)kind, from, (weft_dtype)dtype, gated, batch);
+                    weft_linear_desc desc = plain;
+                    desc.x_gate = (weft_linear_gate)(kind + 1);
+                    desc.x_dtype = (weft_dtype)dtype;
+                    run(&desc, batch, from, y, NULL);
+                    run(&plain, batch, gated, want, NULL);
+                    assert_memory_equal(y, want, bytes_of(WEFT_F32, batch));
+                }
+    }
+}
+
 // Rows that a plan says it rounds to bf16 give the same bits rounded before.
 static void a_plan_says_what_it_rounds_x_to(void **state)
 {
@@ -201,6 +250,7 @@ int main(void)
         cmocka_unit_test(a_function_follows_one_part),
         cmocka_unit_test(a_residual_comes_behind_the_function),
         cmocka_unit_test(inputs_of_16_bits_are_their_numbers),
+        cmocka_unit_test(a_gate_of_the_input_is_applied_as_rows_are_loaded),
         cmocka_unit_test(a_plan_says_what_it_rounds_x_to),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -52,6 +52,15 @@ static void combinations_that_cannot_be_are_refused(void **state)
     desc.flags = WEFT_LINEAR_X_ROUNDED;
     desc.norm = WEFT_LINEAR_NORM_LAYER;
     expect_refusal(*state, desc, "RMS");
+    desc = one_part(WEFT_Q4_0);
+    desc.x_gate = (weft_linear_gate)4;
+    expect_refusal(*state, desc, "x_gate 4");
+    desc.x_gate = WEFT_LINEAR_GATE_SILU;
+    desc.norm = WEFT_LINEAR_NORM_RMS;
+    expect_refusal(*state, desc, "x_gate goes with neither a norm");
+    desc.norm = WEFT_LINEAR_NORM_NONE;
+    desc.flags = WEFT_LINEAR_X_ROUNDED;
+    expect_refusal(*state, desc, "x_gate goes with neither a norm");
     desc = one_part(WEFT_F16);
     desc.flags = WEFT_LINEAR_X_ROUNDED;
     expect_refusal(*state, desc, "f16 reads f32");

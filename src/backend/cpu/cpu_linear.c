@@ -235,9 +235,13 @@ static bool activation_fits(const void *row, int kind)
     return ((const struct weft__activation_kernel *)row)->kind == (weft_activation_kind)kind;
 }
 
-static struct weft__activation_launch function_of(const weft_plan *plan, weft_activation_kind kind,
+// Without a gate it converts.
+static struct weft__activation_launch function_of(const weft_plan *plan, weft_linear_gate gate,
                                                   weft_dtype x_dtype)
 {
+    const weft_activation_kind kind =
+        gate ? (weft_activation_kind)((int)gate - WEFT_LINEAR_GATE_SILU + WEFT_ACTIVATION_SILU)
+             : WEFT_ACTIVATION_NONE;
     return (struct weft__activation_launch){
         .kernel = first_row(plan->context, WEFT__OP_activation, activation_fits, (int)kind),
         .dim = ((const weft_linear_desc *)plan->desc)->cols,
@@ -261,14 +265,9 @@ static void choose_norm_and_functions(weft_plan *plan)
             .y_dtype = WEFT_F32,
             .weight_dtype = WEFT_F32,
             .weight_offset = desc->flags & WEFT_LINEAR_NORM_PLUS_ONE ? 1.0f : 0.0f};
-    launch->activation = function_of(
-        plan,
-        desc->gate
-            ? (weft_activation_kind)((int)desc->gate - WEFT_LINEAR_GATE_SILU + WEFT_ACTIVATION_SILU)
-            : WEFT_ACTIVATION_NONE,
-        WEFT_F32);
-    if (!x_rounded && desc->x_dtype != WEFT_F32)
-        launch->widen = function_of(plan, WEFT_ACTIVATION_NONE, desc->x_dtype);
+    launch->activation = function_of(plan, desc->gate, WEFT_F32);
+    if (desc->x_gate || (!x_rounded && desc->x_dtype != WEFT_F32))
+        launch->widen = function_of(plan, desc->x_gate, desc->x_dtype);
 }
 
 // Room for `count` items of `bytes` bytes; -1 if it does not fit.
@@ -384,7 +383,8 @@ static void inform(weft_plan *plan)
             plan->info.tile_rows = alone || tile > part ? part : tile;
     }
     plan->info.rounds_x_to = rounds_x_to(desc, launch);
-    plan->info.bytes_read = launch->bytes + weft__plan_bytes(desc->x_dtype, batch, desc->cols);
+    plan->info.bytes_read =
+        launch->bytes + weft__plan_bytes(desc->x_dtype, batch, weft__plan_linear_x_row(desc));
     plan->info.bytes_written =
         weft__plan_bytes(desc->y_dtype, batch, rows / weft__linear_together(desc));
 }

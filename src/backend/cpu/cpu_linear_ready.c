@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rows of X of a linear layer made ready: widened, normed, rounded. Those that kernels read narrower pass
+// Rows of X of a linear layer made ready: widened (or gated), normed, rounded. Those that kernels read narrower pass
 // through memory of the thread's own and meet each step in the caches.
 #include <math.h>
 
@@ -29,7 +29,29 @@ static void widen_row(const struct weft__cpu_linear_work *work, const void *x, f
         widen->kernel->run(widen, &args, 0, 1);
 }
 
-// Row m of X, `own` being its place if it is widened or normed.
+// Row x of the gate, and behind it of what it lets through. Reference functions read f32, a piece at a time.
+static void gate_row(const struct weft__cpu_linear_work *work, const void *x, float *y)
+{
+    enum { PIECE = 256 };
+    const weft_dtype dtype = work->desc->x_dtype;
+    const int64_t cols = work->desc->cols;
+    struct weft__activation_launch gate = work->launch->widen;
+    if (gate.kernel->base.level != WEFT__ISA_ref) {
+        const weft_activation_args args = {.x = x, .up = weft__element_at(x, dtype, cols), .y = y};
+        gate.kernel->run(&gate, &args, 0, 1);
+        return;
+    }
+    float up[PIECE];
+    for (int64_t i = 0; i < cols; i += PIECE) {
+        const weft_activation_args args = {.x = y + i, .up = up, .y = y + i};
+        gate.dim = cols - i < PIECE ? cols - i : PIECE;
+        weft__elements_widen(weft__element_at(x, dtype, i), dtype, gate.dim, y + i);
+        weft__elements_widen(weft__element_at(x, dtype, cols + i), dtype, gate.dim, up);
+        gate.kernel->run(&gate, &args, 0, 1);
+    }
+}
+
+// Row m of X, `own` being its place if it is widened, gated or normed.
 static const float *ready_row(const struct weft__cpu_linear_work *work, int32_t m, float *own)
 {
     const struct weft__linear_launch *launch = work->launch;
@@ -38,7 +60,7 @@ static const float *ready_row(const struct weft__cpu_linear_work *work, int32_t 
     const void *from = weft__element_at(args->x, work->desc->x_dtype, m * args->x_stride);
     const float *x = from;
     if (launch->widen.kernel) {
-        widen_row(work, from, own);
+        (work->desc->x_gate ? gate_row : widen_row)(work, from, own);
         x = own;
     }
     const weft_norm_args norm = {

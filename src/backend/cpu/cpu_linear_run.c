@@ -271,8 +271,8 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
         work.x = (const float *)(void *)(workspace + launch->x_offset);
         work.x_stride = desc->cols;
     }
-    work.takes_bf16 = work.x_bf16 && desc->x_dtype == WEFT_BF16 && !desc->norm && !work.keeps_x &&
-                      !launch->rounds;
+    work.takes_bf16 = work.x_bf16 && desc->x_dtype == WEFT_BF16 && !desc->norm && !desc->x_gate &&
+                      !work.keeps_x && !launch->rounds;
     bool alone =
         weft__plan_linear_alone(launch->bytes, args->batch, weft__cpu_of(plan->context)->threads);
     weft__cpu_linear_begin_results(&work);

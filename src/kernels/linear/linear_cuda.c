@@ -450,6 +450,11 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
                  "linear: the function of a single part is a step of its own on cuda");
         return WEFT_EUNSUPPORTED;
     }
+    if (desc->x_gate) {
+        snprintf(choice->text, sizeof choice->text,
+                 "linear: x_gate is not on cuda: the layer before applies it (gate)");
+        return WEFT_EUNSUPPORTED;
+    }
     for (int32_t p = 0; p < desc->num_parts; p++) {
         if (desc->parts[p].rows > INT32_MAX - 64 || desc->cols > INT32_MAX / 2) {
             snprintf(choice->text, sizeof choice->text,

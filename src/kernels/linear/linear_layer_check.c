@@ -23,7 +23,7 @@ struct layer {
     bool rounds_x;
     int64_t cols, rows[WEFT_LINEAR_MAX_PARTS];
     int32_t batch, parts;
-    const float *x;
+    const float *x; // with x_gate [batch][2 cols]
     const unsigned char *weights[WEFT_LINEAR_MAX_PARTS];
     void *y[WEFT_LINEAR_MAX_PARTS];
     double *read, *slack; // X as it is multiplied, and what ties may add to it: [batch][cols]
@@ -77,6 +77,8 @@ static void draw_desc(struct check_case *c, struct layer *l)
     desc->flags = kernel->acts == WEFT__ACTS_f32 && !library ? WEFT_LINEAR_EXACT : 0;
     desc->norm = (weft_linear_norm)check_pick(c, 4, 0, 1, 1, 2);
     desc->norm_eps = 1e-5f;
+    if (!desc->norm && kernel->base.level < WEFT__ISA_COUNT && check_range(c, 0, 1))
+        desc->x_gate = (weft_linear_gate)check_range(c, 1, 3);
     desc->gate =
         what == 1 || function ? (weft_linear_gate)check_range(c, 1, 3) : WEFT_LINEAR_GATE_NONE;
     if (check_range(c, 0, 3) == 0)
@@ -85,7 +87,7 @@ static void draw_desc(struct check_case *c, struct layer *l)
         desc->flags |= WEFT_LINEAR_NEXT;
     if (desc->gate && check_range(c, 0, 1))
         desc->flags |= WEFT_LINEAR_Y_ROUNDED;
-    if (l->rounds_x && !desc->norm && l->cols % 32 == 0 && check_range(c, 0, 1))
+    if (l->rounds_x && !desc->norm && !desc->x_gate && l->cols % 32 == 0 && check_range(c, 0, 1))
         desc->flags |= WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_BATCH_INVARIANT;
     if (check_range(c, 0, 5) == 0)
         desc->y_dtype = (weft_dtype)check_range(c, WEFT_F16, WEFT_BF16);
@@ -108,7 +110,7 @@ static void draw_buffers(struct check_case *c, struct layer *l)
     int64_t row_bytes = weft_dtype_row_bytes(l->format, l->cols);
     *args = (weft_linear_args){.size = sizeof *args, .batch = l->batch};
     args->alpha = check_range(c, 0, 1) ? 0 : check_uniform(c, -2, 2);
-    l->x = draw_floats(c, l->batch * l->cols, 0, 0);
+    l->x = draw_floats(c, l->batch * l->cols * (l->desc.x_gate ? 2 : 1), 0, 0);
     args->x = l->x;
     if (l->desc.norm && check_range(c, 0, 3))
         args->norm_weight = draw_floats(c, l->cols, -1, 2);
@@ -177,6 +179,24 @@ static void run(struct check_case *c, struct layer *l, const char *variant, bool
     weft_plan_destroy(plan);
 }
 
+static double gate_of(weft_linear_gate gate, double x)
+{
+    if (gate == WEFT_LINEAR_GATE_SILU)
+        return x / (1 + exp(-x));
+    if (gate == WEFT_LINEAR_GATE_GELU)
+        return 0.5 * x * (1 + erf(x * 0.70710678118654752));
+    return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+}
+
+// The gate of a row of X by the rest of it.
+static void gate_row(const struct layer *l, const float *x, double *to, double *slack)
+{
+    for (int64_t i = 0; i < l->cols; i++) {
+        to[i] = gate_of(l->desc.x_gate, x[i]) * x[l->cols + i];
+        slack[i] = 0x1p-24 * fabs((double)x[i] * x[l->cols + i]);
+    }
+}
+
 // X normed, in f64.
 static void norm_row(const struct layer *l, const float *x, double *to)
 {
@@ -203,7 +223,7 @@ static void round_row(const struct layer *l, double *x, double *slack)
         double scale = largest / 127;
         for (int i = 0; i < 32 && scale > 0; i++) {
             double steps = x[g + i] / scale, middle = fabs(steps - floor(steps) - 0.5);
-            slack[g + i] = middle < 1e-3 ? scale : scale * 1e-5;
+            slack[g + i] += middle < 1e-3 ? scale : scale * 1e-5;
             x[g + i] = rint(steps) * scale;
         }
     }
@@ -216,7 +236,10 @@ static void read_x(struct check_case *c, struct layer *l)
     l->slack = check_room(c, bytes);
     memset(l->slack, 0, bytes);
     for (int32_t m = 0; m < l->batch; m++) {
-        norm_row(l, l->x + m * l->cols, l->read + m * l->cols);
+        if (l->desc.x_gate)
+            gate_row(l, l->x + 2 * m * l->cols, l->read + m * l->cols, l->slack + m * l->cols);
+        else
+            norm_row(l, l->x + m * l->cols, l->read + m * l->cols);
         if (l->rounds_x)
             round_row(l, l->read + m * l->cols, l->slack + m * l->cols);
     }
@@ -250,15 +273,6 @@ static void product(struct check_case *c, const struct layer *l, int32_t p, int6
         bound[m] = fabs(alpha) * (slack + 0x1p-23 * (fmax(8, sqrt((double)l->cols)) + 8) * sizes) +
                    0x1p-22 * (fabs(bias) + fabs(want[m])) + 1e-30;
     }
-}
-
-static double gate_of(weft_linear_gate gate, double x)
-{
-    if (gate == WEFT_LINEAR_GATE_SILU)
-        return x / (1 + exp(-x));
-    if (gate == WEFT_LINEAR_GATE_GELU)
-        return 0.5 * x * (1 + erf(x * 0.70710678118654752));
-    return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
 }
 
 // Results of part p (of a gate) before they are stored.
@@ -387,13 +401,14 @@ static void check_layer(struct check_case *c, struct layer *l)
     const struct weft__linear_kernel *kernel = (const void *)c->kernel;
     draw_buffers(c, l);
     bool packs = check_range(c, 0, 3) != 0 || kernel->pack;
-    check_note(
-        c,
-        "layer of %d parts, %s, rows %lld cols %lld batch %d flags 0x%x norm %d gate %d y %s "
-        "packed %d residual %d",
-        l->parts, weft_dtype_name(l->format), (long long)l->rows[0], (long long)l->cols, l->batch,
-        l->desc.flags, (int)l->desc.norm, (int)l->desc.gate,
-        weft_dtype_name(l->desc.y_dtype ? l->desc.y_dtype : WEFT_F32), packs, l->residual != NULL);
+    check_note(c,
+               "layer of %d parts, %s, rows %lld cols %lld batch %d flags 0x%x norm %d gate %d "
+               "x_gate %d y %s "
+               "packed %d residual %d",
+               l->parts, weft_dtype_name(l->format), (long long)l->rows[0], (long long)l->cols,
+               l->batch, l->desc.flags, (int)l->desc.norm, (int)l->desc.gate, (int)l->desc.x_gate,
+               weft_dtype_name(l->desc.y_dtype ? l->desc.y_dtype : WEFT_F32), packs,
+               l->residual != NULL);
     l->wide = weft__linear_wide_error(c->kernel, l->batch, l->desc.flags, packs);
     if (kernel->acts == WEFT__ACTS_bf16)
         l->wide = 0x1.02p-7; // x and w, each rounded to 8 bits
