@@ -49,15 +49,20 @@ endfunction()
 # The unrolled kernels take minutes to compile when every intrinsic carries its checks and every variable its
 # history: debug information stops at lines. Bounds are what weft-check cannot see without a sanitizer, so
 # AddressSanitizer stays, by calls instead of inlined checks; for ThreadSanitizer (kernels are serial, the
-# reference ones tell how tasks are split) they are compiled plainly, or are another build's (WEFT_ISA_FROM). Fuzzing does without them (WEFT_ISA).
+# reference ones tell how tasks are split) they are compiled plainly, or are another build's (WEFT_ISA_FROM). Fuzzing does
+# without them (WEFT_ISA). Shapes of attention that differ by a constant alone are compiled for one constant and for none
+# (WEFT_FEW_SHAPES).
 set(WEFT_ISA_COMPILE $<$<CONFIG:RelWithDebInfo>:-g1>)
 if(WEFT_SANITIZE MATCHES "thread")
   list(APPEND WEFT_ISA_COMPILE -O1 -fno-sanitize=all)
 elseif(WEFT_SANITIZE)
-  list(APPEND WEFT_ISA_COMPILE -O1 -fno-sanitize=undefined)
+  list(APPEND WEFT_ISA_COMPILE -O1 -fno-sanitize=undefined -DWEFT_FEW_SHAPES)
   if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     # Frames that AddressSanitizer keeps on a heap are aligned to 32 bytes, where vectors want 64.
     list(APPEND WEFT_ISA_COMPILE --param=asan-instrumentation-with-call-threshold=0 --param=asan-use-after-return=0 -fno-ivopts)
+  else()
+    # Loops may stay loops.
+    list(APPEND WEFT_ISA_COMPILE "SHELL:-mllvm -asan-instrumentation-with-call-threshold=0" -fsanitize-address-use-after-return=never -Wno-pass-failed)
   endif()
 endif()
 

@@ -411,12 +411,16 @@ INLINE void attend_by_parts(struct state *s, int32_t count, weft_dtype kv, const
     attend_shape(s, count, shape);
 }
 
+// WEFT_FEW_SHAPES: one head_dim is a constant and the others share a text, for builds that compile slowly
+// (cmake/isa_flags.cmake).
 INLINE void attend_rows(struct state *s, int32_t count, weft_dtype kv, const int rows)
 {
     if (PART_KEYS > 0 && rows == FEW_ROWS && is_wide(kv) && s->call->by_parts) {
         switch (s->call->generic ? 0 : s->call->k.dim) {
-        case 64: attend_by_parts(s, count, kv, 64); break;
         case 128: attend_by_parts(s, count, kv, 128); break;
+#ifndef WEFT_FEW_SHAPES
+        case 64: attend_by_parts(s, count, kv, 64); break;
+#endif
         default: attend_by_parts(s, count, kv, s->call->k.dim);
         }
         return;
@@ -430,12 +434,14 @@ INLINE void attend_rows(struct state *s, int32_t count, weft_dtype kv, const int
         return;
     }
     switch (common ? s->call->k.dim : 0) {
+    case 128: attend_shape(s, count, shape_of(kv, rows, 128)); break;
+#ifndef WEFT_FEW_SHAPES
     case 64: attend_shape(s, count, shape_of(kv, rows, 64)); break;
     case 80: attend_shape(s, count, shape_of(kv, rows, 80)); break;
     case 96: attend_shape(s, count, shape_of(kv, rows, 96)); break;
-    case 128: attend_shape(s, count, shape_of(kv, rows, 128)); break;
     case 192: attend_shape(s, count, shape_of(kv, rows, 192)); break;
     case 256: attend_shape(s, count, shape_of(kv, rows, 256)); break;
+#endif
     default: attend_shape(s, count, shape_of(kv, rows, s->call->k.dim));
     }
 }

@@ -415,10 +415,12 @@ INLINE void attend_lanes(const struct weft__attention_call *call,
                          const struct weft__attention_tile *tiles, int32_t count, const int lanes)
 {
     switch (call->k.dim) {
+    case 128: attend_tiles(call, tiles, count, lanes, 128); break;
+#ifndef WEFT_FEW_SHAPES
     case 64: attend_tiles(call, tiles, count, lanes, 64); break;
     case 96: attend_tiles(call, tiles, count, lanes, 96); break;
-    case 128: attend_tiles(call, tiles, count, lanes, 128); break;
     case 256: attend_tiles(call, tiles, count, lanes, 256); break;
+#endif
     default: attend_tiles(call, tiles, count, lanes, call->k.dim);
     }
 }

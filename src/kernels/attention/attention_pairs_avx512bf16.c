@@ -311,8 +311,10 @@ INLINE void attend_lanes(const struct weft__attention_call *call,
                          const int lanes)
 {
     switch (is_code(kv) ? call->k.dim : 0) {
-    case 64: attend_tiles(call, tiles, count, kv, lanes, 64); break;
     case 128: attend_tiles(call, tiles, count, kv, lanes, 128); break;
+#ifndef WEFT_FEW_SHAPES
+    case 64: attend_tiles(call, tiles, count, kv, lanes, 64); break;
+#endif
     default: attend_tiles(call, tiles, count, kv, lanes, call->k.dim);
     }
 }
