@@ -20,7 +20,11 @@ static const char help[] =
     "                      out anew (packed) where that is faster\n"
     "  --exact             activations stay f32 against quantised weights\n"
     "  --ablate            the best way beside ways that lack one of its choices, in turns: what\n"
-    "                      each is worth\n" BENCH_COLD_HELP BENCH_HELP "\n"
+    "                      each is worth\n"
+    "  --gate              an MLP with W as its down-projection, gate and up beside it: SiLU "
+    "behind\n"
+    "                      their product, as W's rows of X are loaded, or apart "
+    "(CPU)\n" BENCH_COLD_HELP BENCH_HELP "\n"
     "Columns: bytes laid out per second at the start, the best of the runs and their median,\n"
     "bytes moved (weights, X and Y once) and operations per second by the median, and the share\n"
     "of the nearer roof, by the median and by the best run. Roofs are the best readings before\n"
@@ -52,6 +56,7 @@ static const bench_option options[] = {
     {"exact", BENCH_FLAG, .offset = offsetof(linear_request, exact)},
     {"in-place", BENCH_FLAG, .offset = offsetof(linear_request, in_place)},
     {"ablate", BENCH_FLAG, .offset = offsetof(linear_request, ablate)},
+    {"gate", BENCH_FLAG, .offset = offsetof(linear_request, gate)},
     {0},
 };
 
@@ -61,11 +66,16 @@ static int parse(linear_request *wish, int argc, char **argv)
     int status = bench_parse(&wish->run, options, argc, argv);
     if (status >= 0)
         return status;
-    for (int32_t i = 0; i < wish->formats.count; i++)
+    for (int32_t i = 0; i < wish->formats.count; i++) {
+        if (wish->gate && wish->rows % weft_dtype_block_elems(wish->formats.values[i]) != 0)
+            return cli_bad_usage(self, "--rows %d is no whole number of %s blocks of %d",
+                                 wish->rows, weft_dtype_name(wish->formats.values[i]),
+                                 weft_dtype_block_elems(wish->formats.values[i]));
         if (wish->cols % weft_dtype_block_elems(wish->formats.values[i]) != 0)
             return cli_bad_usage(self, "--cols %d is no whole number of %s blocks of %d",
                                  wish->cols, weft_dtype_name(wish->formats.values[i]),
                                  weft_dtype_block_elems(wish->formats.values[i]));
+    }
     return -1;
 }
 
@@ -117,8 +127,9 @@ static bool measure_format(linear_request *wish, weft_dtype format)
     char *weights = linear_make_weights(wish, format);
     bool fine = weights != NULL;
     for (int32_t i = 0; fine && i < wish->batches.count; i++) {
-        if (wish->ablate) {
-            fine = linear_ablate(wish, weights, format, wish->batches.values[i]);
+        if (wish->ablate || wish->gate) {
+            fine = (wish->gate ? linear_gate : linear_ablate)(wish, weights, format,
+                                                              wish->batches.values[i]);
             continue;
         }
         linear_problem p = {
@@ -142,6 +153,12 @@ static int linear_main(const cli_command *self, int argc, char **argv)
         return status;
     if (wish.ablate && (wish.run.variant || wish.in_place))
         return cli_bad_usage(self, "--ablate does not go with --variant and --in-place");
+    if (wish.gate && (wish.run.variant || wish.in_place || wish.exact || wish.ablate))
+        return cli_bad_usage(self,
+                             "--gate goes with none of --variant, --in-place, --exact, --ablate");
+    if (wish.gate && wish.run.options.device != WEFT_DEVICE_CPU)
+        return cli_bad_usage(self,
+                             "--gate measures a CPU: others apply it behind the product alone");
     bool fine = bench_begin(&wish.run);
     for (int32_t i = 0; fine && i < wish.formats.count; i++)
         fine = measure_format(&wish, wish.formats.values[i]);

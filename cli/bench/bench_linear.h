@@ -10,7 +10,7 @@ typedef struct linear_request {
     bench_formats formats;
     bench_list batches;
     int32_t rows, cols;
-    bool exact, ablate, in_place;
+    bool exact, ablate, gate, in_place;
 } linear_request;
 
 // One row of the result.
@@ -46,5 +46,9 @@ bench_products linear_products(const bench_kernel *kernel, weft_dtype format);
 // Measures the problem as it is done best and without one choice after another, side by side, and prints them.
 // False with a message.
 bool linear_ablate(linear_request *wish, const char *weights, weft_dtype format, int32_t batch);
+
+// Measures an MLP whose down-projection the problem is, with its function applied in three places, side by side, and
+// prints them. False with a message.
+bool linear_gate(linear_request *wish, const char *weights, weft_dtype format, int32_t batch);
 
 #endif

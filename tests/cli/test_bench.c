@@ -119,6 +119,26 @@ static void choices_are_left_out(void **state)
     release(rows, count);
 }
 
+// An MLP with its function in three places, the first of them the one that the engine takes; formats that round
+// their input and one that does not.
+static void the_function_of_an_mlp_has_three_places(void **state)
+{
+    (void)state;
+    static const char *const places[] = {"product", "loading", "apart"};
+    json_t *rows[MOST_ROWS];
+    size_t count = ROWS_OF(rows, "linear", "--format", "q4_k,f16", "--rows", "256", "--cols", "512",
+                           "--batch", "2", "--working-set", "1", "--gate");
+    assert_int_equal(count, 6);
+    for (size_t i = 0; i < count; i++) {
+        expect_figures(rows[i], "mlp");
+        assert_string_equal(text(rows[i], "place"), places[i % 3]);
+        assert_true(number(rows[i], "slower") > 0);
+        assert_int_equal(number(rows[i], "flops"), 2 * 3 * 256 * 512 * 2);
+        assert_true(number(rows[i], "bytes") >= 3 * 256 * 512 / 256 * (i < 3 ? 144 : 512));
+    }
+    release(rows, count);
+}
+
 // The projection to the vocabulary of an 8B model, 295.5 MB of Q4_0; a 64th of it where programs run slowly.
 static void the_vocabulary(void **state)
 {
@@ -393,6 +413,7 @@ int main(void)
         cmocka_unit_test(linear),
         cmocka_unit_test(packed_weights_or_in_place),
         cmocka_unit_test(choices_are_left_out),
+        cmocka_unit_test(the_function_of_an_mlp_has_three_places),
         cmocka_unit_test(the_vocabulary),
         cmocka_unit_test(linear_of_one_kernel),
         cmocka_unit_test(attention),
