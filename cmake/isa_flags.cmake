@@ -60,9 +60,6 @@ elseif(WEFT_SANITIZE)
   if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     # Frames that AddressSanitizer keeps on a heap are aligned to 32 bytes, where vectors want 64.
     list(APPEND WEFT_ISA_COMPILE --param=asan-instrumentation-with-call-threshold=0 --param=asan-use-after-return=0 -fno-ivopts)
-  else()
-    # Loops may stay loops.
-    list(APPEND WEFT_ISA_COMPILE "SHELL:-mllvm -asan-instrumentation-with-call-threshold=0" -fsanitize-address-use-after-return=never -Wno-pass-failed)
   endif()
 endif()
 
