@@ -103,7 +103,7 @@ static weft_plan *plan_of(weft_context *context, int32_t seqs, int32_t kv_heads,
 }
 
 static weft_batch *batch_of(weft_context *context, int32_t seqs, int32_t page_size,
-                            int32_t max_kv_len, const weft_plan *plan)
+                            int32_t max_kv_len, weft_plan *const *plans, int32_t num_plans)
 {
     weft_batch *batch = NULL;
     const weft_batch_desc desc = {.size = sizeof desc,
@@ -111,8 +111,8 @@ static weft_batch *batch_of(weft_context *context, int32_t seqs, int32_t page_si
                                   .max_q_tokens = seqs,
                                   .max_kv_len = max_kv_len,
                                   .page_size = page_size,
-                                  .plans = &plan,
-                                  .num_plans = 1};
+                                  .plans = (const weft_plan *const *)plans,
+                                  .num_plans = num_plans};
     CHECK(weft_batch_create(context, &desc, &batch) == WEFT_OK);
     return batch;
 }
@@ -145,7 +145,7 @@ static void places_of(int32_t seqs, int32_t blocks, const int32_t lens[2][SEQS],
     enum { ELEMS = PAGES * PAGE_SIZE * DIM, COUNT = SEQS * HEADS * DIM };
     weft_context *context = must_open();
     weft_plan *plan = plan_of(context, seqs, 1, PAGE_SIZE, 512, 0, NULL);
-    weft_batch *batch = batch_of(context, seqs, PAGE_SIZE, 512, plan);
+    weft_batch *batch = batch_of(context, seqs, PAGE_SIZE, 512, &plan, 1);
     int32_t table[PAGES];
     for (int32_t i = 0; i < PAGES; i++)
         table[i] = i * 5 % PAGES;
@@ -256,7 +256,7 @@ static void case_clusters_of(int32_t kv_heads, int32_t max_kv_len, int32_t block
     weft_context *context = must_open();
     weft_plan *plans[2] = {plan_of(context, 1, kv_heads, PAGE_SIZE, max_kv_len, 0, NULL),
                            plan_of(context, 1, kv_heads, PAGE_SIZE, max_kv_len, 1, NULL)};
-    weft_batch *batch = batch_of(context, 1, PAGE_SIZE, max_kv_len, plans[0]);
+    weft_batch *batch = batch_of(context, 1, PAGE_SIZE, max_kv_len, plans, 1);
     int32_t table[TABLE];
     for (int32_t i = 0; i < TABLE; i++)
         table[i] = i * 5 % TABLE;
@@ -306,7 +306,7 @@ static void abreast_of(int32_t page_size)
     weft_plan *plans[2] = {
         plan_of(context, SEQS, KV_HEADS, page_size, 3072, 0, "attention_f16_sm90a"),
         plan_of(context, SEQS, KV_HEADS, page_size, 3072, 1, NULL)};
-    weft_batch *batch = batch_of(context, SEQS, page_size, 3072, plans[0]);
+    weft_batch *batch = batch_of(context, SEQS, page_size, 3072, plans, 1);
     static int32_t table[MOST];
     for (int32_t i = 0; i < pages; i++)
         table[i] = i * 5 % pages;
@@ -328,47 +328,145 @@ static void case_abreast(void)
     abreast_of(12);
 }
 
-// Of two files of four blocks, shares of whole short items are filled up with tiles of long ones: of one, which all blocks have a part
-// of, of two, and of three, the last of which begins where it does.
+// Runs of two files of four blocks.
+enum {
+    FILLED_SEQS = 40,
+    FILLED_HEADS = 2,
+    FILLED_TABLE = 512,
+    FILLED_BLOCKS = 8,
+    FILLED_COUNT = FILLED_SEQS * FILLED_HEADS * HEADS * DIM,
+};
+
+struct filled {
+    weft_context *context;
+    weft_plan *plans[3]; // the second of whole items
+    weft_batch *batch;
+    weft_attention_args args;
+    int32_t cu[FILLED_SEQS + 1], table[FILLED_SEQS * FILLED_TABLE];
+};
+
+static struct filled filled_begin(void)
+{
+    struct filled f = {.context = NULL};
+    setenv("STANDIN_SMS", "4", 1);
+    f.context = must_open();
+    for (int32_t i = 0; i < 3; i++)
+        f.plans[i] = plan_of(f.context, FILLED_SEQS, FILLED_HEADS, PAGE_SIZE, 8192, i % 2, NULL);
+    f.batch = batch_of(f.context, FILLED_SEQS, PAGE_SIZE, 8192, f.plans, 3);
+    for (int32_t i = 0; i <= FILLED_SEQS; i++)
+        f.cu[i] = i;
+    for (int32_t i = 0; i < FILLED_SEQS * FILLED_TABLE; i++)
+        f.table[i] = i * 5 % FILLED_TABLE;
+    const int64_t elems = (int64_t)FILLED_TABLE * PAGE_SIZE * FILLED_HEADS * DIM;
+    const weft_kv_pool pool = {.k.data = f16_numbers(f.context, elems, 2),
+                               .v.data = f16_numbers(f.context, elems, 3),
+                               .num_pages = FILLED_TABLE};
+    f.args = args_of(f.context, &pool, FILLED_COUNT, f.cu, FILLED_SEQS, f.table,
+                     FILLED_SEQS * FILLED_TABLE, FILLED_TABLE);
+    return f;
+}
+
+static void filled_end(const struct filled *f)
+{
+    weft_plan_destroy(f->plans[2]);
+    end(f->context, f->plans, f->batch);
+}
+
+// Shares of whole short items are filled up with tiles of long ones: of one, which all blocks have a part of, of two, and of three, the last of
+// which begins where it does.
 static void case_filled(void)
 {
-    enum { MOST_SEQS = 40, KV_HEADS = 2, TABLE = 512, MOST = MOST_SEQS * TABLE };
-    enum { COUNT = MOST_SEQS * KV_HEADS * HEADS * DIM };
-    static const int32_t cu[MOST_SEQS + 1] = {
-        0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
-        21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40};
     static const int32_t kept[] = {2, 4, 6}; // in either file a long item each
-    static int32_t lens[3][MOST_SEQS], table[MOST];
-    for (int32_t i = 0; i < MOST_SEQS; i++) {
+    static int32_t lens[3][FILLED_SEQS];
+    for (int32_t i = 0; i < FILLED_SEQS; i++) {
         lens[0][i] = i == 3 ? 7800 : i < 12 ? 100 + 13 * i : 1;
         lens[1][i] = i == 0 ? 4100 : i == 37 ? 8192 : i % 3 == 0 ? 90 : 17;
         lens[2][i] = i == 5 || i == 6 || i == 39 ? 3500 + 300 * i % 1000 : 4 * i + 1;
     }
-    setenv("STANDIN_SMS", "4", 1);
-    weft_context *context = must_open();
-    weft_plan *plans[2] = {plan_of(context, MOST_SEQS, KV_HEADS, PAGE_SIZE, 8192, 0, NULL),
-                           plan_of(context, MOST_SEQS, KV_HEADS, PAGE_SIZE, 8192, 1, NULL)};
-    weft_batch *batch = batch_of(context, MOST_SEQS, PAGE_SIZE, 8192, plans[0]);
-    for (int32_t i = 0; i < MOST; i++)
-        table[i] = i * 5 % TABLE;
-    const int64_t elems = (int64_t)TABLE * PAGE_SIZE * KV_HEADS * DIM;
-    const weft_kv_pool pool = {.k.data = f16_numbers(context, elems, 2),
-                               .v.data = f16_numbers(context, elems, 3),
-                               .num_pages = TABLE};
-    weft_attention_args args = args_of(context, &pool, COUNT, cu, MOST_SEQS, table, MOST, TABLE);
+    struct filled f = filled_begin();
     for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
-        const struct round round = {cu, lens[i], table, TABLE, TABLE};
-        both_ways(context, plans, "weft_attention_decode", batch, &args, &round, 8, COUNT, false);
-        CHECK(keepers(args.workspace, PLACE_FLOATS, 8) == kept[i]);
+        const struct round round = {f.cu, lens[i], f.table, FILLED_TABLE, FILLED_TABLE};
+        both_ways(f.context, f.plans, "weft_attention_decode", f.batch, &f.args, &round,
+                  FILLED_BLOCKS, FILLED_COUNT, false);
+        CHECK(keepers(f.args.workspace, PLACE_FLOATS, FILLED_BLOCKS) == kept[i]);
     }
-    end(context, plans, batch);
+    filled_end(&f);
 }
 
-static const struct standin_case cases[] = {{"abreast", case_abreast},
-                                            {"filled", case_filled},
-                                            {"places", case_places},
-                                            {"clusters", case_clusters},
-                                            {"whole", case_whole}};
+// Runs a plan with the batch; returns what the run saw. Results are those of `want`, or not.
+static const struct weft__attention_device_args *
+kept_run(const struct filled *f, const weft_plan *plan, const float *want, float *out, bool right)
+{
+    weft_attention_args own = f->args;
+    float most = 0;
+    own.batch = f->batch, own.out = out, own.num_seqs = 0;
+    own.cu_q_lens = own.page_table = NULL, own.page_table_stride = 0;
+    const struct weft__attention_device_args *seen = run(plan, &own, "weft_attention_decode");
+    CHECK(seen->division && seen->step);
+    for (int32_t i = 0; i < FILLED_COUNT; i++)
+        most = fmaxf(most, fabsf(out[i] - want[i]));
+    CHECK((most <= 2e-4f) == right);
+    return seen;
+}
+
+// What a plan of whole items says of sequences of `lens` keys, which the batch has now; then the batch, its shares found, kept, and another plan's.
+static void kept_step(const struct filled *f, const int32_t *lens, float *const out[3])
+{
+    enum { KV_HEAD_WORD = 12 }; // of a block's place in its line
+    const size_t bytes = FILLED_SEQS * sizeof *lens;
+    weft_attention_args lists = f->args;
+    lists.kv_lens = device_memory(f->context, lens, bytes, bytes);
+    lists.out = out[2];
+    run(f->plans[1], &lists, "weft_attention_decode");
+    const struct weft__attention_device_args *seen = kept_run(f, f->plans[0], out[2], out[0], true);
+    uint64_t *const line = seen->lines;
+    const uint64_t found = line[KV_HEAD_WORD];
+    line[KV_HEAD_WORD] ^= 1; // it is the line that a run goes by
+    kept_run(f, f->plans[0], out[2], out[1], false);
+    CHECK(line[KV_HEAD_WORD] == (found ^ 1));
+    kept_run(f, f->plans[2], out[2], out[1], true);
+    CHECK(line[KV_HEAD_WORD] >> 32 != found >> 32);
+    kept_run(f, f->plans[0], out[2], out[1], true);
+    CHECK(line[KV_HEAD_WORD] == found && memcmp(out[0], out[1], FILLED_COUNT * 4) == 0);
+    line[KV_HEAD_WORD] ^= 1ull << 32 | 1; // a word of another turn: it is none
+    kept_run(f, f->plans[0], out[2], out[1], true);
+    CHECK(line[KV_HEAD_WORD] == found && memcmp(out[0], out[1], FILLED_COUNT * 4) == 0);
+}
+
+// Shares that a step's first run has found serve those after it, until lengths are others; another plan's do not.
+static void case_kept(void)
+{
+    static int32_t lens[FILLED_SEQS], more[FILLED_SEQS];
+    struct filled f = filled_begin();
+    float *out[3];
+    for (int i = 0; i < 3; i++)
+        out[i] = device_memory(f.context, "", 1, FILLED_COUNT * sizeof(float));
+    for (int32_t i = 0; i < FILLED_SEQS; i++) { // with a key more, many have a tile more
+        lens[i] = i == 3 ? 4096 : i < 12 ? 32 + 16 * i : 1 + i % 2 * 15;
+        more[i] = lens[i] + 1;
+    }
+    const weft_batch_args set = {.size = sizeof set,
+                                 .num_seqs = FILLED_SEQS,
+                                 .cu_q_lens = f.cu,
+                                 .kv_lens = lens,
+                                 .kv_capacities = more,
+                                 .page_table = f.table,
+                                 .page_table_stride = FILLED_TABLE,
+                                 .num_pages = FILLED_TABLE};
+    CHECK(weft_batch_set(f.batch, &set) == WEFT_OK);
+    kept_step(&f, lens, out);
+    CHECK(weft_batch_advance(f.batch, NULL) == WEFT_OK);
+    kept_step(&f, more, out);
+    const int32_t first = lens[3]; // another sequence is the long one
+    lens[3] = lens[30], lens[30] = first, more[3] = more[30], more[30] = first + 1;
+    CHECK(weft_batch_set(f.batch, &set) == WEFT_OK);
+    kept_step(&f, lens, out);
+    filled_end(&f);
+}
+
+static const struct standin_case cases[] = {{"abreast", case_abreast},   {"filled", case_filled},
+                                            {"kept", case_kept},         {"places", case_places},
+                                            {"clusters", case_clusters}, {"whole", case_whole}};
 
 int main(void)
 {

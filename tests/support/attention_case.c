@@ -189,6 +189,11 @@ weft_status attention_case_run(weft_context *context, const attention_case *c,
         status = into_batch(context, c, plan, &args, &batch);
     if (status == WEFT_OK)
         status = weft_attention_run(plan, &args);
+    if (status == WEFT_OK && c->again) {
+        memset(out, 0xff, out_bytes);
+        status = args.out == out ? WEFT_OK : weft_copy(context, args.out, out, out_bytes, NULL);
+        status = status == WEFT_OK ? weft_attention_run(plan, &args) : status;
+    }
     if (status == WEFT_OK) {
         fetch(&room, out, args.out, out_bytes);
         fetch(&room, lse, args.lse, lse ? lse_bytes : 0);

@@ -14,6 +14,7 @@ typedef struct attention_case {
     weft_attention_desc desc;
     int32_t num_seqs, q_lens[ATTENTION_CASE_SEQS], kv_lens[ATTENTION_CASE_SEQS];
     bool batched;           // the sequences come as a batch
+    bool again;             // what counts is a batch's second run
     const int32_t *parents; // of WEFT_MASK_TREE, as tree_parents; or NULL
     // The same tree for a plan of WEFT_MASK_BITS: word [query][bits_stride], column c is query c of the sequence.
     const uint32_t *bits;

@@ -4,9 +4,10 @@
 // that callers without one fill.
 //
 //      | cu_q_lens [seqs + 1] | kv_lens [seqs] | page_starts [seqs + 1] | capacities [seqs] | positions [tokens] |
-//      | slots [tokens] | pages | counters | handed |
+//      | slots [tokens] | step | pages | counters | lines | handed |
 //
-// Between runs the counters of attention are 0 and all bits of `handed` are set (attention_device.h), so runs
+// The step is a number that no other lengths and pages of the batch have had: sets count in its upper half, what the device does to them by itself in its lower one
+// (kv_device.h). Lines hold what attention found for a step (attention_kept.cuh). Between runs the counters of attention are 0 and all bits of `handed` are set (attention_device.h), so runs
 // that take a batch follow each other.
 #include <string.h>
 
@@ -23,8 +24,11 @@ enum { BLOCKS_PER_SM = 2, PLACES_PER_SM = 2, PLACES_PER_SM_90 = 8 };
 struct device_batch {
     int32_t *memory; // on the device
     int32_t *staged; // the same in the host's memory
-    int64_t kv_lens, page_starts, capacities, positions, slots, pages, counters, handed; // places
+    // places
+    int64_t kv_lens, page_starts, capacities, positions, slots, step, pages, counters, lines,
+        handed;
     int64_t count;
+    uint64_t sets;
     int64_t keys; // of all sequences of the last set, 0 where the host does not know
     struct weft__attention_mix mix;
     struct weft__cuda_pipeline *pipelines[WEFT__CUDA_BATCH_KERNELS];
@@ -55,13 +59,15 @@ weft_status weft__cuda_batch_open(weft_batch *batch)
     own->capacities = own->page_starts + desc->max_seqs + 1;
     own->positions = own->capacities + desc->max_seqs;
     own->slots = own->positions + desc->max_q_tokens;
-    own->pages = own->slots + desc->max_q_tokens;
+    own->step = (own->slots + desc->max_q_tokens + 1) / 2 * 2; // 8 bytes
+    own->pages = own->step + 2;
     own->counters = own->pages + desc->max_pages;
     const struct weft__cuda_limits *limits = &weft__cuda_of(batch->context)->limits;
     const int64_t blocks = (int64_t)BLOCKS_PER_SM * limits->num_sms;
     const int64_t places =
         (int64_t)limits->num_sms * (limits->sm >= 90 ? PLACES_PER_SM_90 : PLACES_PER_SM);
-    own->handed = (own->counters + blocks + 3) / 4 * 4; // 16 bytes
+    own->lines = (own->counters + blocks + 3) / 4 * 4; // 16 bytes
+    own->handed = own->lines + blocks * WEFT__ATTENTION_LINE_WORDS * 2;
     own->count = own->handed + places * WEFT__ATTENTION_HANDED_FLOATS;
     own->staged = weft__base_allocate(NULL, (size_t)own->counters * sizeof(int32_t));
     if (!own->staged)
@@ -126,6 +132,8 @@ weft_status weft__cuda_batch_set(weft_batch *batch, weft_stream *stream)
     struct device_batch *own = batch->device;
     int64_t seqs = batch->num_seqs, pages = seqs ? batch->page_starts[seqs] : 0;
     lengths_note(own, batch->kv_lens, seqs);
+    const uint64_t step = ++own->sets << 32;
+    memcpy(own->staged + own->step, &step, sizeof step);
     if (seqs > 0) {
         put(own, 0, batch->cu_q_lens, seqs + 1);
         put(own, own->kv_lens, batch->kv_lens, seqs);
@@ -137,6 +145,11 @@ weft_status weft__cuda_batch_set(weft_batch *batch, weft_stream *stream)
     }
     return weft__cuda_copy(batch->context, own->memory, own->staged,
                            (size_t)(own->pages + pages) * sizeof(int32_t), stream);
+}
+
+static uint64_t *step_of(const struct device_batch *own)
+{
+    return (uint64_t *)(void *)(own->memory + own->step);
 }
 
 enum { THREADS = 128 };
@@ -163,6 +176,7 @@ weft_status weft__cuda_batch_take(weft_batch *batch, const weft_batch_args *args
                                           .pages = own->memory + own->pages,
                                           .positions = own->memory + own->positions,
                                           .slots = own->memory + own->slots,
+                                          .step = step_of(own),
                                           .num_seqs = batch->num_seqs,
                                           .num_tokens = batch->num_tokens,
                                           .page_size = batch->desc.page_size,
@@ -191,6 +205,7 @@ weft_status weft__cuda_batch_advance(weft_batch *batch, weft_stream *stream)
                                                .pages = own->memory + own->pages,
                                                .positions = own->memory + own->positions,
                                                .slots = own->memory + own->slots,
+                                               .step = step_of(own),
                                                .num_seqs = batch->num_seqs,
                                                .page_size = batch->desc.page_size,
                                                .ring_len = batch->ring_len};
@@ -223,6 +238,8 @@ static void resolve_attention(struct weft__attention_args *run)
     run->batch_pages = batch->desc.max_pages;
     run->counters = (uint32_t *)(own->memory + own->counters);
     run->handed = (float *)(own->memory + own->handed);
+    run->step = step_of(own);
+    run->lines = (uint64_t *)(void *)(own->memory + own->lines);
     args->num_seqs = batch->num_seqs;
     args->cu_q_lens = own->memory;
     args->kv_lens = own->memory + own->kv_lens;

@@ -3,6 +3,7 @@
 //
 // A run is up to three launches: counters to zero, decode for sequences of few rows (queries times the query heads of
 // a KV head), prefill for the others. Plans with no more queries than sequences have decode alone.
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "src/kernels/attention/attention_plan_cuda.h"
@@ -105,6 +106,8 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
 
 static void plan_launch(const weft_attention_desc *desc, struct weft__attention_cuda_launch *launch)
 {
+    static atomic_uint plans;
+    launch->number = atomic_fetch_add(&plans, 1) + 1;
     launch->num_q_heads = desc->num_q_heads, launch->num_kv_heads = desc->kv.num_kv_heads;
     launch->group_size = desc->num_q_heads / desc->kv.num_kv_heads;
     launch->mask = desc->mask, launch->window = desc->window;

@@ -56,6 +56,7 @@ struct weft__attention_thresholds {
 };
 
 struct weft__attention_cuda_launch {
+    uint32_t number; // no other plan of the process has it
     struct weft__attention_thresholds thresholds;
     weft_mask mask;
     int32_t window, window_right, local_chunk, ring_len;

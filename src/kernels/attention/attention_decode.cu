@@ -117,12 +117,13 @@ extern "C" __global__ void __launch_bounds__(128, 2)
         wait_for_previous();
     struct share share = {0, 0};
     struct ring ring;
-    struct place at;
 #if FILLS
-    __shared__ struct filled filled[WARPS];
-    if (!place_fill(&args, lane, &filled[warp], &at, &share))
+    __shared__ struct kept kept[WARPS];
+    __shared__ struct fill_known known;
+    const struct place at = place_kept(&args, lane, &kept[warp], &known, &share);
+#else
+    const struct place at = place_begin(&args, lane, &share);
 #endif
-        at = place_begin(&args, lane, &share);
     if (at.left == 0) { // who waits for this launch waits for the one before it
         wait_for_previous();
         return;

@@ -62,7 +62,7 @@ static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row,
 
 #include "src/kernels/attention/attention_ring.cuh"
 #if FILLS
-#include "src/kernels/attention/attention_filled.cuh"
+#include "src/kernels/attention/attention_kept.cuh"
 #endif
 #if WEFT_HANDED
 #include "src/kernels/attention/attention_handed.cuh"

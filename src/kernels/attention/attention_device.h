@@ -44,6 +44,9 @@
 
 enum { WEFT__ATTENTION_ROWS = 16 };
 
+// Words of a block's line of a batch (attention_kept.cuh).
+enum { WEFT__ATTENTION_LINE_WORDS = 64 };
+
 // As enum weft_mask.
 enum weft__attention_mask_kind {
     WEFT__ATTENTION_CAUSAL,
@@ -125,6 +128,11 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
         merge_tiles; // several clusters, filled shares: tiles that a block which merges has less than others
     int32_t boxed;    // prefill by warpgroups: the maps say where the cache lies
     int32_t set_keys; // prefill: 64s of keys that L2 holds while others are read
+    // Filled shares of a batch (attention_kept.cuh), or NULL: the number of its step, another whenever lengths or pages are; lines of
+    // blocks; what a division follows from beside the step.
+    const uint64_t *step;
+    uint64_t *lines;
+    uint64_t division;
 };
 
 // Planes whose heads may lie in pieces.

@@ -149,7 +149,8 @@ struct place {
 
 #if FILLS
 DEVICE bool place_goes_on(struct place *at);
-DEVICE int32_t sequence_behind(const struct place *at);
+DEVICE struct sequence sequence_behind(const struct weft__attention_device_args *args,
+                                       const struct place *at);
 DEVICE int32_t end_of(const struct weft__attention_device_args *args, const struct place *at);
 #else
 DEVICE int32_t end_of(const struct weft__attention_device_args *args, const struct place *)
@@ -160,9 +161,10 @@ DEVICE bool place_goes_on(struct place *)
 {
     return false;
 }
-DEVICE int32_t sequence_behind(const struct place *at)
+DEVICE struct sequence sequence_behind(const struct weft__attention_device_args *args,
+                                       const struct place *at)
 {
-    return at->seq.lengths.seq + 1;
+    return sequence_of(args, at->seq.lengths.seq + 1);
 }
 #endif
 
@@ -187,7 +189,7 @@ DEVICE void place_advance(const struct weft__attention_device_args *args, struct
         return;
     at->row_tile = 0;
     do
-        at->seq = sequence_of(args, sequence_behind(at));
+        at->seq = sequence_behind(args, at);
     while (at->seq.items == 0);
 }
 

@@ -16,10 +16,23 @@
 
 enum { FILLED_GROUPS = 2, FILLED_SEQS = FILLED_GROUPS * WARP };
 
+// The sequences of a run, sequences 32 g + lane, as a lane has asked for them.
+struct fill_lengths {
+    struct lengths of[FILLED_GROUPS];
+    const int32_t *pages[FILLED_GROUPS];
+};
+
+// All of them, in shared memory: a share goes on from one to the next without a trip to memory.
+struct fill_known {
+    struct lengths of[FILLED_SEQS];
+    const int32_t *pages[FILLED_SEQS];
+};
+
 // A filled share, of a warp, in shared memory.
 struct filled {
     struct place items;                 // the first of its whole items; left 0: it has none
     uint32_t of_kind[2][FILLED_GROUPS]; // sequences of long items, of short ones
+    const struct fill_known *known;
     int32_t first; // the block in which its first long item begins, where that ends in the share
 };
 
@@ -85,23 +98,38 @@ DEVICE struct place fill_place(const struct weft__attention_device_args *args,
     return at;
 }
 
+DEVICE void fill_ask(const struct weft__attention_device_args *args, int32_t lane,
+                     struct fill_lengths *lengths)
+{
+#pragma unroll
+    for (int32_t g = 0; g < FILLED_GROUPS; g++)
+        lengths->of[g] = lengths_of(args, g * WARP + lane, &lengths->pages[g]);
+}
+
+// The block's first warp.
+DEVICE void fill_know(const struct fill_lengths *lengths, int32_t lane, struct fill_known *known)
+{
+#pragma unroll
+    for (int32_t g = 0; g < FILLED_GROUPS && threadIdx.x < WARP; g++)
+        known->of[g * WARP + lane] = lengths->of[g],
+                             known->pages[g * WARP + lane] = lengths->pages[g];
+}
+
 // The sequences, and all items as a list. One copy of the text, whose second round, if there is one, is behind no trip to memory.
 DEVICE void fill_list_all(const struct weft__attention_device_args *args, int32_t lane,
-                          struct sequence own[FILLED_GROUPS], struct fill_list *list)
+                          const struct fill_lengths *lengths, struct sequence own[FILLED_GROUPS],
+                          struct fill_list *list)
 {
-    const int32_t *pages[FILLED_GROUPS];
-    struct lengths lengths[FILLED_GROUPS];
     list->total = 0;
 #pragma unroll
     for (int32_t g = 0; g < FILLED_GROUPS; g++) {
-        lengths[g] = lengths_of(args, g * WARP + lane, &pages[g]);
         own[g].items = 0, own[g].tiles = 0;
         list->cost[g] = 1, list->items[g] = 0, list->sum[g] = 0;
     }
 #pragma unroll 1
     for (int32_t g = 0; g * WARP < args->num_seqs; g++) {
-        struct sequence seq = sequence_from(args, g ? lengths[1] : lengths[0]);
-        seq.pages = g ? pages[1] : pages[0];
+        struct sequence seq = sequence_from(args, g ? lengths->of[1] : lengths->of[0]);
+        seq.pages = g ? lengths->pages[1] : lengths->pages[0];
         const uint32_t cost = (uint32_t)(seq.tiles + args->end_tiles), items = (uint32_t)seq.items;
         const uint32_t sum = list->total + (uint32_t)scan_sum((int32_t)(cost * items), lane);
 #pragma unroll
@@ -216,14 +244,15 @@ DEVICE int32_t fill_holder(const struct fill *fill, uint32_t point, uint32_t num
 
 // The block's share. False: of more sequences, or in chunks, it is place_begin() that finds it.
 DEVICE bool place_fill(const struct weft__attention_device_args *args, int32_t lane,
-                       struct filled *filled, struct place *at, struct share *share)
+                       const struct fill_lengths *lengths, struct filled *filled, struct place *at,
+                       struct share *share)
 {
     if (in_chunks(args) || args->num_seqs > FILLED_SEQS)
         return false;
     struct sequence own[FILLED_GROUPS];
     struct fill fill;
     fill.blocks = gridDim.x / (uint32_t)files_of(args);
-    fill_list_all(args, lane, own, &fill.longs);
+    fill_list_all(args, lane, lengths, own, &fill.longs);
     fill.each = max((fill.longs.total + fill.blocks - 1) / fill.blocks, (uint32_t)args->min_share);
     const uint32_t number = (uint32_t)number_of_block(args);
     const struct fill_shorts shorts = fill_shorts_of(own, &fill.longs);
@@ -290,17 +319,22 @@ DEVICE int32_t first_holder(const struct weft__attention_device_args *args, cons
 }
 
 // The sequence behind the place's, of its kind where the share is filled.
-DEVICE int32_t sequence_behind(const struct place *at)
+DEVICE struct sequence sequence_behind(const struct weft__attention_device_args *args,
+                                       const struct place *at)
 {
     const int32_t next = at->seq.lengths.seq + 1;
     if (!at->filled)
-        return next;
+        return sequence_of(args, next);
     const uint32_t *const all = at->filled->of_kind[at->whole];
     int32_t g = next / WARP;
     uint32_t rest = g < FILLED_GROUPS ? all[g] >> next % WARP << next % WARP : 0;
     while (!rest && ++g < FILLED_GROUPS)
         rest = all[g];
-    return g * WARP + __ffs((int32_t)rest) - 1;
+    const struct fill_known *const known = at->filled->known;
+    const int32_t found = g * WARP + __ffs((int32_t)rest) - 1;
+    struct sequence seq = sequence_from(args, known->of[found]);
+    seq.pages = known->pages[found];
+    return seq;
 }
 
 #endif

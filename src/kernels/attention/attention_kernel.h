@@ -143,6 +143,8 @@ struct weft__attention_args {
     int32_t batch_pages; // room of its list of pages, in which the first sequence comes first
     uint32_t *counters;
     float *handed;
+    const uint64_t *step; // attention_device.h
+    uint64_t *lines;
 };
 
 struct weft__attention_kernel {

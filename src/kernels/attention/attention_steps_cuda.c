@@ -202,6 +202,17 @@ static bool fills(const struct weft__attention_cuda_launch *launch,
                blocks * (most + 1 + WARPS);
 }
 
+// Shares of a batch's run are a function of its step and of this; those of a run that has other lengths of its own are found anew.
+static uint64_t division_of(const struct weft__attention_cuda_launch *launch,
+                            const struct weft__attention_args *run,
+                            const struct weft__attention_device_args *device)
+{
+    const bool own = !counters_of_batch(launch, run) || device->num_seqs_at || device->kv_starts;
+    return own ? 0
+               : (uint64_t)launch->number << 32 | (uint64_t)device->num_seqs << 1 |
+                     (device->most_rows != EVERY_ROW);
+}
+
 // `splits`: chunks of every item, 0: as the plan has them; maps: of boxes, or NULL. With new keys come queries that are not rotated yet: there
 // is one of each sequence. Rows that cp.async fetches come faster abreast only where pages are small.
 static void decode_step(const struct weft__attention_cuda_launch *launch,
@@ -214,6 +225,8 @@ static void decode_step(const struct weft__attention_cuda_launch *launch,
     const int32_t filled = run->k ? launch->append_filled : launch->filled;
     const bool in_rows = !run->k && launch->copied_rows && device.aligned;
     const bool abreast = maps || launch->page_size < WEFT__ATTENTION_ROWS;
+    device.division = division_of(launch, run, &device);
+    device.step = device.division ? run->step : NULL, device.lines = run->lines;
     device.splits = splits ? splits : device.splits;
     device.merge_tiles = launch->handed_tiles;
     device.heads_abreast = abreast ? weft__attention_heads_abreast(launch, grid) : 1;

@@ -176,10 +176,17 @@ DEVICE void turn_send(uint64_t *to, float value, uint32_t turn)
                  : "memory");
 }
 
-DEVICE bool turn_look(const uint64_t *from, uint32_t turn, float *value)
+// Both, for whom it is no matter yet.
+DEVICE uint64_t turn_receive(const uint64_t *from)
 {
     uint64_t both;
     asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(both) : "l"(from) : "memory");
+    return both;
+}
+
+DEVICE bool turn_look(const uint64_t *from, uint32_t turn, float *value)
+{
+    const uint64_t both = turn_receive(from);
     *value = bits_float((uint32_t)both);
     return (uint32_t)(both >> 32) == turn;
 }

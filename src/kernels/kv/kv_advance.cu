@@ -7,6 +7,8 @@ extern "C" __global__ void weft_kv_advance(const struct weft__kv_advance_args ar
 {
     int32_t s = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x);
     wait_for_previous();
+    if (s == 0)
+        *args.step += 1;
     if (s >= args.num_seqs)
         return;
     int32_t token = args.cu_q_lens[s], t = args.kv_lens[s];

@@ -57,6 +57,7 @@ struct weft__kv_advance_args {
     int32_t *kv_lens;         // [num_seqs]
     const int32_t *capacities, *page_starts, *pages;
     int32_t *positions, *slots; // by token
+    uint64_t *step;             // a number that other lengths and pages have not had
     int32_t num_seqs, page_size, ring_len;
 };
 
@@ -68,6 +69,7 @@ struct weft__kv_set_args {
     int64_t page_table_stride;
     // the batch's own
     int32_t *own_cu_q_lens, *own_kv_lens, *capacities, *page_starts, *pages, *positions, *slots;
+    uint64_t *step;
     int32_t num_seqs, num_tokens, page_size, ring_len, max_kv_len, max_pages;
 };
 

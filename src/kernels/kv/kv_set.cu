@@ -25,6 +25,8 @@ extern "C" __global__ void __launch_bounds__(LENGTHS_THREADS)
     begin = begin < args.num_seqs ? begin : args.num_seqs;
     end = end < args.num_seqs ? end : args.num_seqs;
     wait_for_previous();
+    if (thread == 0)
+        *args.step += 1;
     int32_t sum = 0;
     for (int32_t s = begin; s < end; s++)
         sum += weft__kv_pages(capacity_of(args, s), args.page_size, args.ring_len);

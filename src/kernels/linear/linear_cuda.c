@@ -120,6 +120,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_PAIR = shape->pair,
         .WEFT_TWIN = shape->twin,
         .WEFT_APART = shape->apart,
+        .WEFT_AS_NUMBERS = shape->as_numbers,
         .WEFT_SPREAD = shape->spread,
         .WEFT_LONG_X = long_x(desc->cols),
         .WEFT_COLS = constant_cols(set, desc->cols),

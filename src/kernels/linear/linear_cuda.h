@@ -50,6 +50,7 @@ enum {
     X(WEFT_PAIR)                                                                                   \
     X(WEFT_TWIN)                                                                                   \
     X(WEFT_APART)                                                                                  \
+    X(WEFT_AS_NUMBERS)                                                                             \
     X(WEFT_SPREAD) X(WEFT_X_DTYPE) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE) X(WEFT_BLOCKS)
 
 // The kernels by name.

@@ -95,8 +95,8 @@ enum {
          ? 3                                                                                       \
          : 1 + WEFT__LINEAR_UNIT_NUMBERS(format))
 
-// Bytes of a number of X beside plain weights of 16 bits (linear_numbers_some.cu): of eight rows three of bf16, or two of tf32; of sixteen the number.
-#define WEFT__LINEAR_SENT_BYTES(brain, rows) ((rows) > 8 ? 4 : (brain) ? 6 : 8)
+// Bytes of a number of X beside plain weights of 16 bits (linear_numbers_some.cu): the number, or three of bf16, or two of tf32.
+#define WEFT__LINEAR_SENT_BYTES(brain, as_numbers) ((as_numbers) ? 4 : (brain) ? 6 : 8)
 
 // Bytes of what blocks of such a cluster send each other (linear_sent.cuh): sums of `warps` warps, twice; squares of rows of X; barriers.
 #define WEFT__LINEAR_SENT_SUMS(matrices, warps, rows, split)                                       \

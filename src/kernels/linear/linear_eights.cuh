@@ -36,7 +36,8 @@ DEVICE int32_t eights_left(const struct stream *s, const struct weft__linear_dev
     return min(own, columns_of(args) - s->tile0 * TILE_COLUMNS - pair * 64);
 }
 
-template <bool WHOLE>
+// NORM: there may be weights of a norm.
+template <bool WHOLE, bool NORM>
 DEVICE void eights_ask(const struct stream *s, const struct weft__linear_device_args *args,
                        int32_t pair, struct eights *to)
 {
@@ -47,30 +48,34 @@ DEVICE void eights_ask(const struct stream *s, const struct weft__linear_device_
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
         const int32_t col = k / 2 * 32 + 8 * (s->lane % 4) + 4 * (k % 2);
-        to->v[k] = to->w[k] = make_float4(0, 0, 0, 0);
+        to->v[k] = make_float4(0, 0, 0, 0);
+        if (NORM)
+            to->w[k] = make_float4(0, 0, 0, 0);
         if (!WHOLE) {
             to->v[k] = first_elements<WEFT_X_DTYPE>(args->x, at + col, left - col);
             to->w[k] = norm_factors(args, first + col, left - col);
         } else if (left > col) {
             to->v[k] = four_elements<WEFT_X_DTYPE>(args->x, at + col);
-            if (args->norm_weight)
+            if (NORM && args->norm_weight)
                 to->w[k] = four_elements<DTYPE_F32>(args->norm_weight, first + col);
         }
     }
 }
 
 // Returns the squares of what is there before a norm's weights; not finite if a number is infinite or NaN.
+template <bool NORM>
 DEVICE float eights_take(const struct weft__linear_device_args *args, const struct eights *from,
                          float plus, float x[2][8], bool *finite)
 {
     float square = 0, largest = 0;
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
-        const float4 v = from->v[k], w = from->w[k];
+        const float4 v = from->v[k];
         float *to = x[k / 2] + k % 2 * 4;
         square += squares_of(v);
         to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-        if (args->norm_weight) {
+        if (NORM && args->norm_weight) {
+            const float4 w = from->w[k];
             to[0] *= w.x + plus, to[1] *= w.y + plus;
             to[2] *= w.z + plus, to[3] *= w.w + plus;
             largest += squares_of(make_float4(to[0], to[1], to[2], to[3]));
@@ -81,7 +86,7 @@ DEVICE float eights_take(const struct weft__linear_device_args *args, const stru
 }
 
 // The block's columns of X, so many pairs of halves at once; returns the lane's squares.
-template <bool WHOLE, int32_t AT_ONCE>
+template <bool WHOLE, bool NORM, int32_t AT_ONCE>
 DEVICE float eights_load(struct stream *s, const struct weft__linear_device_args *args,
                          bool *finite)
 {
@@ -94,14 +99,14 @@ DEVICE float eights_load(struct stream *s, const struct weft__linear_device_args
         struct eights own[AT_ONCE];
 #pragma unroll
         for (int32_t k = 0; k < AT_ONCE; k++)
-            eights_ask<WHOLE>(s, args, first + k * STEP, &own[k]);
+            eights_ask<WHOLE, NORM>(s, args, first + k * STEP, &own[k]);
         if (first == own_first)
             stream_ask_rest(s, args, SLOTS_BEFORE_X); // weights behind X, which everybody waits for
 #pragma unroll
         for (int32_t k = 0; k < AT_ONCE; k++) {
             const int32_t pair = first + k * STEP;
             float x[2][8];
-            square += eights_take(args, &own[k], plus, x, finite);
+            square += eights_take<NORM>(args, &own[k], plus, x, finite);
             if (pair < pairs)
                 eights_store(s, pair, eight_of_warp(), x, *finite);
         }
@@ -115,8 +120,12 @@ DEVICE float eights_load(struct stream *s, const struct weft__linear_device_args
 DEVICE bool x_load(struct stream *s, const struct weft__linear_device_args *args)
 {
     bool finite = true;
-    const float square = warp_sum(eights_whole(args) ? eights_load<true, 2>(s, args, &finite)
-                                                     : eights_load<false, 1>(s, args, &finite),
+    // without a norm's, a lane has registers for all that it takes of 16 rows of 2048 columns (of fewer, it gains nothing: NOTES.md)
+    const bool whole = eights_whole(args);
+    const bool some = COLUMNS == 16 && WEFT_SPLIT == 2 && !args->norm_weight;
+    const float square = warp_sum(!whole ? eights_load<false, true, 1>(s, args, &finite)
+                                  : some ? eights_load<true, false, 4>(s, args, &finite)
+                                         : eights_load<true, true, 2>(s, args, &finite),
                                   4);
     if (s->lane % 4 == 0)
         norm_parts()[(eight_of_warp() * 8 + s->lane / 4) * WEFT_WARPS + warp_of_thread()] = square;

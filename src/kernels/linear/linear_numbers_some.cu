@@ -2,10 +2,10 @@
 // Y = X W^T for 2 to 16 rows of X, W of bf16 or f16 as the caller has it, on devices with clusters (linear_sent.cuh).
 //
 // A tile (linear_plain_tile.cuh) is A of a product as it lies, and a lane multiplies its 16 bytes of W, eight columns, by as many of rows n, n + 8 of
-// X in shared memory: eight rows in parts (linear_sent_terms.cuh), sixteen as numbers (linear_sent_numbers.cuh).
+// X in shared memory: as numbers (linear_sent_numbers.cuh), or eight rows in parts (linear_sent_terms.cuh).
 // A tensor core cuts off what it adds, so sums of 64 columns are added up in f32.
 //
-// Function constants besides those of linear_sent.cuh: WEFT_FORMAT (2, 3), WEFT_BATCH (8, 16), WEFT_X_DTYPE.
+// Function constants besides those of linear_sent.cuh: WEFT_FORMAT (2, 3), WEFT_BATCH (8, 16), WEFT_AS_NUMBERS (1 of sixteen), WEFT_X_DTYPE.
 #define COLUMNS        WEFT_BATCH
 #define X_ROUNDED      0
 #define DELIVERY_EARLY 0
@@ -22,13 +22,13 @@ static_assert((WEFT_FORMAT == 2 || WEFT_FORMAT == 3) && WEFT_ALIGNED, "weights o
 
 enum {
     PIECE_BYTES = WARP * 16,
-    HALF_BYTES = 32 * COLUMNS * WEFT__LINEAR_SENT_BYTES(WEFT_FORMAT == 3, COLUMNS),
+    HALF_BYTES = 32 * COLUMNS * WEFT__LINEAR_SENT_BYTES(WEFT_FORMAT == 3, WEFT_AS_NUMBERS),
 };
 
-#if WEFT_BATCH == 8
-#include "src/kernels/linear/linear_sent_terms.cuh"
-#else
+#if WEFT_AS_NUMBERS
 #include "src/kernels/linear/linear_sent_numbers.cuh"
+#else
+#include "src/kernels/linear/linear_sent_terms.cuh"
 #endif
 
 #include "src/kernels/linear/linear_sent.cuh"

@@ -43,10 +43,11 @@ DEVICE void chunk_weights(const uint8_t *slot, int32_t lane, int32_t i, uint32_t
     }
 }
 
-// What is left of a number beside its upper 11 bits. FINITE: no number of X is infinite.
+// What is left of a number beside the upper 11 bits that a product takes of it. FINITE: no number of X is infinite; products take the upper 11 of these bits
+// too, which are 13 at most, so 2^-21 of a number is lost.
 template <bool FINITE> DEVICE uint32_t rest_of(float x)
 {
-    return FINITE ? float_tf32(x - bits_float(tf32_cut(x))) : tf32_rest(x);
+    return FINITE ? float_bits(x - bits_float(tf32_cut(x))) : tf32_rest(x);
 }
 
 // The chunk by the lane's eight columns of a row of X; the upper bits of X and the rest have sums of their own.
@@ -57,9 +58,9 @@ DEVICE void chunk_multiply(const uint32_t a[4][4], const uint8_t *x, float high[
     for (int32_t k = 0; k < 2; k++) {
         const float4 four = *(const float4 *)(x + k * PIECE_BYTES);
         const uint32_t *first = a[2 * k], *second = a[2 * k + 1];
-        mma_tf32(high, first, tf32_cut(four.x), tf32_cut(four.y));
+        mma_tf32(high, first, float_bits(four.x), float_bits(four.y));
         mma_tf32(rest, first, rest_of<FINITE>(four.x), rest_of<FINITE>(four.y));
-        mma_tf32(high, second, tf32_cut(four.z), tf32_cut(four.w));
+        mma_tf32(high, second, float_bits(four.z), float_bits(four.w));
         mma_tf32(rest, second, rest_of<FINITE>(four.z), rest_of<FINITE>(four.w));
     }
 }

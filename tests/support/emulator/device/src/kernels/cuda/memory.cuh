@@ -154,6 +154,11 @@ DEVICE void turn_send(uint64_t *to, float value, uint32_t turn)
     emulated->event();
 }
 
+DEVICE uint64_t turn_receive(const uint64_t *from)
+{
+    return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+}
+
 DEVICE bool turn_look(const uint64_t *from, uint32_t turn, float *value)
 {
     const uint64_t both = __atomic_load_n(from, __ATOMIC_ACQUIRE);
