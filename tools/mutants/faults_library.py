@@ -508,9 +508,15 @@ fault("packed-streams-first-head", "src/kernels/linear/linear_packed_few_avx512.
 fault("amx-packed-rows-twice", "src/kernels/linear/linear_packed_amx.c",
       "c - from,", "0,",
       "rows of X that the last tile shares with the one before are added twice", *X)
-fault("amx-packed-columns-left", "src/kernels/linear/linear_packed_amx.c",
+fault("amx-packed-columns-left", "src/kernels/linear/linear_packed_units_amx.h",
       "if (slot < SLOTS)", "if (slot > SLOTS)",
       "columns that packed weights have not are what a unit had before", *X)
-fault("amx-packed-minima-of-first-half", "src/kernels/linear/linear_packed_amx.c",
-      "_mm512_castps_si512(g->minimum[half])", "_mm512_castps_si512(g->minimum[0])",
-      "q2_k on tiles takes the minima of a group's first half for both", *X)
+fault("amx-packed-minima-of-first-half", "src/kernels/linear/linear_packed_units_amx.h",
+      "u->minima[n] = pair(m[at], m[at + 1]);", "u->minima[n] = pair(m[at], m[at]);",
+      "k-quants on tiles take every second minimum for the next as well", *X)
+fault("amx-packed-minima-short", "src/kernels/linear/linear_packed_units_amx.h",
+      "put_by_eights(to->part[1][c], after_bf16(left), _mm512_setzero_ps());", "put_by_eights(to->part[1][c], _mm512_setzero_ps(), _mm512_setzero_ps());",
+      "sums of X that minima meet on tiles have 16 bits", *X)
+fault("amx-packed-planes", "src/kernels/linear/linear_packed_units_amx.h",
+      "_mm512_andnot_si512(even, code), scale);", "code, scale);",
+      "q6_k on tiles multiplies odd columns with the even ones behind them", *X)
