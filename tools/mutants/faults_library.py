@@ -183,11 +183,11 @@ fault("packed-scaled-codes", "src/kernels/linear/linear_packed_groups_avx512.h",
       "packed q3_k by many rows of X has one scale for two sixteens", "weft-check --variant linear_q3_k_q8_packed_avx512vnni --cases 60")
 fault("packed-many-in-any-mode", "src/kernels/linear/linear_kernel.h", "return call->run_batch > WEFT__FEW_ROWS && !call->invariant;", "return call->run_batch > WEFT__FEW_ROWS;",
       "packed q3_k has other bits among many rows of X in the batch-invariant mode", "weft-check --variant linear_q3_k_q8_packed_avx512vnni --cases 200")
-fault("packed-chains", "src/kernels/linear/linear_packed_avx512vnni.c", "i = two ? 4 * p + n / 2 : n;", "i = two ? 4 * p + n % 4 : n;",
+fault("packed-chains", "src/kernels/linear/linear_packed_few_avx512.h", "i = two ? 4 * p + n / 2 : n;", "i = two ? 4 * p + n % 4 : n;",
       "a group's chains take columns twice", *PK)
-fault("packed-once-first-scale", "src/kernels/linear/linear_packed_avx512vnni.c", "w[j].scale[1], first)", "w[j].scale[0], first)",
+fault("packed-once-first-scale", "src/kernels/linear/linear_packed_few_avx512.h", "w[j].scale[1], first)", "w[j].scale[0], first)",
       "packed q6_k by many rows of X has the first sixteen's scale for both", "weft-check --variant linear_q6_k_q8_packed_avx512vnni --cases 20")
-fault("packed-forgets-sums", "src/kernels/linear/linear_packed_avx512vnni.c", "return columns < 256 ? 256 : columns;", "return columns < 256 ? 256 : cols;",
+fault("packed-forgets-sums", "src/kernels/linear/linear_packed_few_avx512.h", "return columns < 256 ? 256 : columns;", "return columns < 256 ? 256 : cols;",
       "long rows of packed weights are one sum", "weft-check --variant linear_q8_0_q8_packed_avx512vnni --cases 200")
 fault("next-norm-one-short", "src/backend/cpu/cpu_linear_finish.c",
       "row.squares[r / WEFT__ROUNDED_STEP] = sum_of_squares(value, n);",
@@ -502,12 +502,21 @@ fault("amx-last-chunk-alone", "src/kernels/linear/linear_bf16_amx.c",
 fault("amx-block-before", "src/kernels/linear/linear_bf16_amx.c",
       "p->acc[!before->buffer]", "p->acc[before->buffer]",
       "tiles are stored over the block before, which is stored twice", *X)
+fault("packed-streams-first-head", "src/kernels/linear/linear_packed_few_avx512.h",
+      "f.unpack(chunk + j * bytes, at, g, &head[j], &w);", "f.unpack(chunk + j * bytes, at, g, &head[0], &w);",
+      "panels that are read by turns take the scales of the first", *X)
 fault("amx-packed-rows-twice", "src/kernels/linear/linear_packed_amx.c",
       "c - from,", "0,",
       "rows of X that the last tile shares with the one before are added twice", *X)
-fault("amx-packed-columns-left", "src/kernels/linear/linear_packed_amx.c",
+fault("amx-packed-columns-left", "src/kernels/linear/linear_packed_units_amx.h",
       "if (slot < SLOTS)", "if (slot > SLOTS)",
       "columns that packed weights have not are what a unit had before", *X)
-fault("amx-packed-minima-of-first-half", "src/kernels/linear/linear_packed_amx.c",
-      "_mm512_castps_si512(g->minimum[half])", "_mm512_castps_si512(g->minimum[0])",
-      "q2_k on tiles takes the minima of a group's first half for both", *X)
+fault("amx-packed-minima-of-first-half", "src/kernels/linear/linear_packed_units_amx.h",
+      "u->minima[n] = pair(m[at], m[at + 1]);", "u->minima[n] = pair(m[at], m[at]);",
+      "k-quants on tiles take every second minimum for the next as well", *X)
+fault("amx-packed-minima-short", "src/kernels/linear/linear_packed_units_amx.h",
+      "put_by_eights(to->part[1][c], after_bf16(left), _mm512_setzero_ps());", "put_by_eights(to->part[1][c], _mm512_setzero_ps(), _mm512_setzero_ps());",
+      "sums of X that minima meet on tiles have 16 bits", *X)
+fault("amx-packed-planes", "src/kernels/linear/linear_packed_units_amx.h",
+      "_mm512_andnot_si512(even, code), scale);", "code, scale);",
+      "q6_k on tiles multiplies odd columns with the even ones behind them", *X)

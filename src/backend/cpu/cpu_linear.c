@@ -186,6 +186,7 @@ static weft_status choose_part(weft_plan *plan, int32_t p)
 // Rows of both parts of a gate are done by the same task; results that are rounded come in whole steps.
 static void split_parts(weft_plan *plan)
 {
+    enum { TILE_TASKS = 8 };
     const weft_linear_desc *desc = plan->desc;
     struct weft__linear_launch *launch = plan->launch;
     int32_t threads = weft__cpu_of(plan->context)->threads;
@@ -207,7 +208,13 @@ static void split_parts(weft_plan *plan)
     }
     launch->stage_step = many;
     for (int32_t p = 0; p < desc->num_parts; p++) {
-        const weft_tuning tuned = tuned_for(plan, p);
+        const struct weft__linear_kernel *packed = launch->parts[p].packed;
+        const struct weft__linear_kernel *tiled =
+            packed ? packed : launch->parts[p].kernels[launch->parts[p].num_kernels - 1];
+        weft_tuning tuned = tuned_for(plan, p);
+        // Tiles take X from the third cache for each task anew: fewer tasks.
+        if (tiled->base.level == WEFT__ISA_amx && tuned.tasks_per_thread > TILE_TASKS)
+            tuned.tasks_per_thread = TILE_TASKS;
         launch->parts[p].split = weft__plan_linear_split(
             desc->parts[p].rows, weft__linear_together(desc) > 1 ? bytes[0] + bytes[1] : bytes[p],
             few, many, threads, &tuned);

@@ -172,7 +172,14 @@ static void multiply_task(void *opaque, int32_t index, int32_t thread)
 static int32_t piece_of(const weft_context *context, const struct weft__cpu_linear_work *work,
                         int32_t p)
 {
-    enum { TASKS = 4, ROWS = 96, TILE_ROWS = 32, LEAST_TILED = 128, CACHE_BYTES = 768 * 1024 };
+    enum {
+        TASKS = 4,
+        ROWS = 96,
+        TILE_ROWS = 32,
+        LEAST_TILED = 128,
+        CACHE_BYTES = 768 * 1024,
+        MANY = 128
+    };
     const int32_t batch = work->args->batch;
     const int64_t tasks = (int64_t)TASKS * weft__cpu_of(context)->threads;
     const int64_t pieces = weft__ceil_div(tasks, work->row_tasks[p]);
@@ -183,7 +190,9 @@ static int32_t piece_of(const weft_context *context, const struct weft__cpu_line
         return batch;
     int64_t rows = weft__ceil_div(weft__ceil_div(batch, pieces), ROWS) * ROWS;
     if (work->kernels[p]->base.level == WEFT__ISA_amx) {
-        const int64_t held = CACHE_BYTES / (2 * work->x_bf16_stride);
+        const int64_t held = work->rows_per_task[p] >= MANY && !work->launch->stage_floats
+                                 ? batch // it reads X by chunks of columns
+                                 : CACHE_BYTES / (2 * work->x_bf16_stride);
         const int64_t parts = weft__ceil_div(batch, held > LEAST_TILED ? held : LEAST_TILED);
         const int64_t share = weft__align_up(weft__ceil_div(batch, parts), TILE_ROWS);
         rows = share < rows ? share : rows;

@@ -20,19 +20,23 @@
 enum {
     PANEL_ROWS = 32,
     SIXTEENS = PANEL_ROWS / 16,
-    STEP = 32,              // columns of a tile
-    CHUNK = 1024,           // columns whose products are a sum of their own
-    STEPS = CHUNK / STEP,   // in a chunk
-    X_ROWS = 32,            // of X that meet a panel at a time
-    TILE_COLS = 256,        // rows of X that share a panel
+    STEP = 32,            // columns of a tile
+    CHUNK = 1024,         // columns whose products are a sum of their own
+    STEPS = CHUNK / STEP, // in a chunk
+    X_ROWS = 32,          // of X that meet a panel at a time
+    TILE_COLS = 512,      // rows of X that share a panel
+    PART_PANELS =
+        8, // that a chunk of these passes by, where not all of their columns stay in the cache
     TILE_ELEMS = 16 * STEP, // bf16 of a tile
+    X_BYTES = 1280 * 1024,  // of rows of X that stay in the second-level cache
     AHEAD = 4 * STEP,       // columns of X that are asked for ahead when it is narrowed
 };
 
 struct panel {
     _Alignas(64) uint16_t w[SIXTEENS][STEPS][16][STEP];
-    float acc[2][X_ROWS / 16][SIXTEENS][16][16];   // of one block of X, and of the one before
-    float total[TILE_COLS / 16][SIXTEENS][16][16]; // of the chunks, where there are more
+    float acc[2][X_ROWS / 16][SIXTEENS][16][16]; // of one block of X, and of the one before
+    float total[PART_PANELS][TILE_COLS / 16][SIXTEENS][16]
+               [16]; // of the chunks, where there are more
 };
 
 // Rows [m, m + rows) of one sixteen: its tiles of 32 columns lie one after another, in a tile pair beside pair,
@@ -117,8 +121,8 @@ WEFT__INLINE void ask_ahead(struct ahead *ahead)
 
 // A block of X whose products are in p->acc[buffer]: its sums are added to the totals, or are stored.
 struct block {
-    int32_t buffer, left; // tiles that are left to do
-    int64_t at;           // of the totals
+    int32_t buffer, left;             // tiles that are left to do
+    float (*total)[SIXTEENS][16][16]; // of its first sixteen rows of X
     int64_t row, last;
     int32_t col, cols; // of X, at most X_ROWS
     bool begins, ends; // the totals
@@ -129,7 +133,7 @@ static void finish_tile(const struct weft__linear_call *call, struct panel *p, s
 {
     const int32_t tile = X_ROWS / 16 * SIXTEENS - b->left--, x = tile / SIXTEENS,
                   w = tile % SIXTEENS;
-    float(*total)[16] = p->total[b->at + x][w];
+    float(*total)[16] = b->total[x][w];
     vf32 v[16];
     WEFT__UNROLL for (int r = 0; r < 16; r++)
     {
@@ -187,12 +191,22 @@ static void multiply_chunk(const struct weft__linear_call *call, struct panel *p
     tile_store(3, acc[1][1]);
 }
 
-// The chunk after the one at `row` and k: of the same rows, else of the next panel; `steps` are those of this one.
-WEFT__INLINE struct ahead ahead_of(const struct weft__linear_call *call, int64_t row, int64_t k,
-                                   int64_t steps, int bytes)
+// Panels from row `row` to row `end`, from column k on.
+struct place {
+    int64_t row, end, k;
+};
+
+// The chunk that comes after a panel's: of the next panel of the part, of the first's next columns, of the next part.
+// `steps` are those of this one.
+WEFT__INLINE struct ahead ahead_of(const struct weft__linear_call *call, int64_t row,
+                                   struct place part, int64_t steps, int bytes)
 {
-    const int64_t next_row = k + CHUNK < call->cols ? row : row + PANEL_ROWS;
-    const int64_t next_k = k + CHUNK < call->cols ? k + CHUNK : 0, left = call->cols - next_k;
+    int64_t next_row = row + PANEL_ROWS, next_k = part.k;
+    if (next_row >= part.end) {
+        next_k = part.k + CHUNK < call->cols ? part.k + CHUNK : 0;
+        next_row = next_k ? part.row : part.end;
+    }
+    const int64_t left = call->cols - next_k;
     const int32_t lines = (int32_t)(((left < CHUNK ? left : CHUNK) * bytes + 63) / 64);
     return (struct ahead){.row =
                               call->weight + next_row * call->weight_stride_bytes + bytes * next_k,
@@ -214,45 +228,43 @@ static struct w_tiles tiles_in_rows(const struct weft__linear_call *call, int64_
         {first, first + 16 * call->weight_stride_bytes}, call->weight_stride_bytes, TILE_ROW_BYTES};
 }
 
-// The panel at `row` by rows [col, col + cols) of X, at most a tile; col is a multiple of X_ROWS. The last
+// A chunk of the panel at `row` of a part by rows [col, col + cols) of X, at most a tile; col is a multiple of X_ROWS. The last
 // block is left in `block`.
 WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, struct panel *p, int64_t row,
-                                 int64_t last, int32_t col, int32_t cols, struct block *block,
-                                 load_fn *load, int bytes, bool as_it_lies)
+                                 int64_t last, struct place part, int32_t col, int32_t cols,
+                                 struct block *block, load_fn *load, int bytes, bool as_it_lies)
 {
-    const int64_t sixteens = (cols + 15) / 16, stride = call->x_bf16_stride;
+    const int64_t sixteens = (cols + 15) / 16, stride = call->x_bf16_stride, k = part.k;
     const uint16_t *x = call->x_bf16 + col / 16 * 16 * stride;
-    for (int64_t k = 0; k < call->cols; k += CHUNK) {
-        const bool ends = k + CHUNK >= call->cols;
-        const int64_t columns = ends ? call->cols - k : CHUNK, steps = (columns + STEP - 1) / STEP;
-        struct ahead ahead = ahead_of(call, row, k, (sixteens + 1) / 2 * steps, bytes);
-        const bool lies = as_it_lies && row + PANEL_ROWS - 1 <= last && columns % STEP == 0;
-        const struct w_tiles w = lies ? tiles_in_rows(call, row, k) : tiles_in_panel(p);
-        if (!lies)
-            load_panel(p, call, row, last, k, columns, load);
-        for (int64_t i = 0; i < sixteens; i += X_ROWS / 16) {
-            const uint16_t *first = x + i * 16 * stride + 16 * k;
-            const uint16_t *both[2] = {first, i + 1 < sixteens ? first + 16 * stride : first};
-            const int32_t left = cols - (int32_t)i * 16;
-            multiply_chunk(call, p, w, both, steps, &ahead, block);
-            *block = (struct block){.buffer = !block->buffer,
-                                    .left = X_ROWS / 16 * SIXTEENS,
-                                    .at = i,
-                                    .row = row,
-                                    .last = last,
-                                    .col = col + (int32_t)i * 16,
-                                    .cols = left < X_ROWS ? left : X_ROWS,
-                                    .begins = k == 0,
-                                    .ends = ends};
-        }
+    const bool ends = k + CHUNK >= call->cols;
+    const int64_t columns = ends ? call->cols - k : CHUNK, steps = (columns + STEP - 1) / STEP;
+    struct ahead ahead = ahead_of(call, row, part, (sixteens + 1) / 2 * steps, bytes);
+    const bool lies = as_it_lies && row + PANEL_ROWS - 1 <= last && columns % STEP == 0;
+    const struct w_tiles w = lies ? tiles_in_rows(call, row, k) : tiles_in_panel(p);
+    if (!lies)
+        load_panel(p, call, row, last, k, columns, load);
+    for (int64_t i = 0; i < sixteens; i += X_ROWS / 16) {
+        const uint16_t *first = x + i * 16 * stride + 16 * k;
+        const uint16_t *both[2] = {first, i + 1 < sixteens ? first + 16 * stride : first};
+        const int32_t left = cols - (int32_t)i * 16;
+        multiply_chunk(call, p, w, both, steps, &ahead, block);
+        *block = (struct block){.buffer = !block->buffer,
+                                .left = X_ROWS / 16 * SIXTEENS,
+                                .total = &p->total[(row - part.row) / PANEL_ROWS][i],
+                                .row = row,
+                                .last = last,
+                                .col = col + (int32_t)i * 16,
+                                .cols = left < X_ROWS ? left : X_ROWS,
+                                .begins = k == 0,
+                                .ends = ends};
     }
 }
 
-// Rows of X that stay in the second-level cache while the panels pass: tiles of equal size.
-static int32_t tile_cols(const struct weft__linear_call *call)
+// Rows of X that stay in the second-level cache while the panels pass: tiles of equal size. Where there are panels enough for
+// their sums to be worth it, a chunk of their columns does.
+static int32_t tile_cols(const struct weft__linear_call *call, bool by_chunks)
 {
-    const int64_t cache_bytes = 1280 * 1024;
-    int64_t most = cache_bytes / (2 * call->x_bf16_stride);
+    int64_t most = by_chunks ? TILE_COLS : X_BYTES / (2 * call->x_bf16_stride);
     most = most < 96 ? 96 : most < TILE_COLS ? most : TILE_COLS;
     int64_t tiles = (call->batch + most - 1) / most;
     int64_t tile = (call->batch + tiles - 1) / tiles;
@@ -264,17 +276,25 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
 {
     struct panel p;
     struct block block = {0};
-    const int32_t tile = tile_cols(call);
+    const bool by_chunks = row1 - row0 >= PART_PANELS / 2 * PANEL_ROWS &&
+                           call->batch * call->x_bf16_stride * 2 > X_BYTES;
+    const int32_t tile = tile_cols(call, by_chunks);
+    const int64_t part = by_chunks ? PART_PANELS * PANEL_ROWS : PANEL_ROWS;
     // A row of a tile is a line.
     as_it_lies =
         as_it_lies &&
         ((uintptr_t)call->weight | (uint64_t)call->weight_stride_bytes) % TILE_ROW_BYTES == 0;
     tiles_begin(16);
     for (int32_t col = 0; col < call->batch; col += tile)
-        for (int64_t row = row0; row < row1; row += PANEL_ROWS)
-            multiply_panel(call, &p, row, row + PANEL_ROWS < row1 ? row + PANEL_ROWS - 1 : row1 - 1,
-                           col, call->batch - col < tile ? call->batch - col : tile, &block, load,
-                           bytes, as_it_lies);
+        for (int64_t first = row0; first < row1; first += part)
+            for (int64_t k = 0; k < call->cols; k += CHUNK) {
+                const struct place at = {first, row1 - first < part ? row1 : first + part, k};
+                for (int64_t row = first; row < at.end; row += PANEL_ROWS)
+                    multiply_panel(call, &p, row,
+                                   row + PANEL_ROWS < row1 ? row + PANEL_ROWS - 1 : row1 - 1, at,
+                                   col, call->batch - col < tile ? call->batch - col : tile, &block,
+                                   load, bytes, as_it_lies);
+            }
     finish(call, &p, &block);
     tiles_end();
 }

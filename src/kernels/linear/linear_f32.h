@@ -203,7 +203,7 @@ WEFT__INLINE bool weft__f32_is_stream(const struct weft__linear_call *call,
 
 // Of a CPU that asks far ahead: how many plain rows of W go together by one row of X, or by up to four, where
 // not tiles of four do (0). Asked for so, rows are a single stream with more of X, too. One that asks near gets more
-// from two streams.
+// from two streams, and four of short rows.
 WEFT__INLINE int weft__f32_together(const struct weft__linear_call *call,
                                     struct weft__f32_format format)
 {

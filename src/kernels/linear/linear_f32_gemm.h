@@ -167,10 +167,14 @@ WEFT__INLINE void weft__f32_gemm(const struct weft__linear_call *call, int64_t r
     {                                                                                              \
         const struct weft__f32_format far = {weft__f32_decode_##weight, part, bytes32, false,      \
                                              8192};                                                \
-        struct weft__f32_format two = far;                                                         \
+        struct weft__f32_format two = far, four = far;                                             \
         two.far_bytes = 4096;                                                                      \
+        four.far_bytes = 2048;                                                                     \
         const int rows = weft__f32_together(call, far);                                            \
         const bool asks = weft__f32_is_far(call, far);                                             \
+        const bool near = rows == 2 && call->cols <= WEFT__F32_NEAR_COLS;                          \
+        for (; near && call->batch == 1 && row0 + 4 <= row1; row0 += 4)                            \
+            weft__f32_multiply_tile(call, row0, 4, 0, 1, four);                                    \
         for (; rows == 2 && call->batch == 1 && row0 + 2 <= row1; row0 += 2)                       \
             weft__f32_multiply_tile(call, row0, 2, 0, 1, two);                                     \
         for (; rows && asks && call->batch == 1 && row0 < row1; row0++)                            \
