@@ -81,11 +81,11 @@ INLINE struct shape shape_of(weft_dtype kv, const int rows, int32_t head_dim)
     return shape;
 }
 
-// Short turns over keys at even distances, for heads of whole lines. The sums of a batch grow together.
-INLINE struct shape even_shape_of(weft_dtype kv, const int rows, int32_t head_dim)
+// Short turns, for heads of whole lines. The sums of a batch grow together.
+INLINE struct shape short_shape_of(weft_dtype kv, const int rows, int32_t head_dim, const bool even)
 {
     struct shape shape = shape_of(kv, rows, head_dim);
-    shape.even = true;
+    shape.even = even;
     shape.turn = EVEN_KEYS;
     shape.unit_keys = shape.batch;
     shape.near = EVEN_NEAR_BYTES / (head_dim * elem_bytes(shape));

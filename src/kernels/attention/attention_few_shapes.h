@@ -19,32 +19,38 @@ INLINE void attend_by_parts(struct state *s, int32_t count, weft_dtype kv, const
     attend_shape(s, count, shape);
 }
 
-// Heads of whole lines whose keys and values lie at even distances, turn by turn, where turns are short.
-INLINE bool is_even(const struct state *s, int32_t count, weft_dtype kv)
+// Do keys and values lie at even distances, turn by turn?
+INLINE bool lies_evenly(const struct state *s, int32_t count)
 {
     const struct weft__attention_call *call = s->call;
     int32_t begins = 0;
     for (int32_t i = 0; i < count; i++)
         begins |= s->tile[i].key0;
-    return SHORT_TURNS && (kv == WEFT_F16 || kv == WEFT_BF16) && !call->by_parts &&
-           !call->generic && (call->k.dim == EVEN_DIM || call->k.dim == 128) &&
-           ((call->page_size | call->ring_len | call->block_keys | begins) & (EVEN_KEYS - 1)) == 0;
+    return ((call->page_size | call->ring_len | call->block_keys | begins) & (EVEN_KEYS - 1)) == 0;
 }
 
-INLINE void attend_even(struct state *s, int32_t count, weft_dtype kv, const int rows)
+// Heads of whole lines, where turns are short. False: they are not for these.
+INLINE bool attend_short(struct state *s, int32_t count, weft_dtype kv, const int rows)
 {
-    if (EVEN_DIM == 128 || s->call->k.dim == 128)
-        attend_shape(s, count, even_shape_of(kv, rows, 128));
+    const bool even = lies_evenly(s, count);
+    if (!SHORT_TURNS || (kv != WEFT_F16 && kv != WEFT_BF16) || s->call->by_parts ||
+        s->call->generic)
+        return false;
+    if (even && s->call->k.dim == 128)
+        attend_shape(s, count, short_shape_of(kv, rows, 128, true));
+    else if (even && EVEN_DIM != 128 && s->call->k.dim == EVEN_DIM)
+        attend_shape(s, count, short_shape_of(kv, rows, EVEN_DIM, true));
+    else if (rows < FEW_ROWS && s->call->k.dim == 128)
+        attend_shape(s, count, short_shape_of(kv, rows, 128, false));
     else
-        attend_shape(s, count, even_shape_of(kv, rows, EVEN_DIM));
+        return false;
+    return true;
 }
 
 INLINE void attend_rows(struct state *s, int32_t count, weft_dtype kv, const int rows)
 {
-    if (is_even(s, count, kv)) {
-        attend_even(s, count, kv, rows);
+    if (attend_short(s, count, kv, rows))
         return;
-    }
     if (PART_KEYS > 0 && rows == FEW_ROWS && is_wide(kv) && s->call->by_parts) {
         switch (s->call->generic ? 0 : s->call->k.dim) {
         case 128: attend_by_parts(s, count, kv, 128); break;
