@@ -180,6 +180,21 @@ static void draw_common(struct check_case *c, weft_attention_desc *desc)
     draw_tiles(c, desc);
 }
 
+// Single tokens of several KV heads behind many keys, which kernels read beside each other: in one chunk, or in many.
+static void draw_together(struct check_case *c, struct problem *p)
+{
+    weft_attention_desc *desc = &p->desc;
+    p->together = true;
+    desc->kv.num_kv_heads = (int32_t)check_pick(c, 4, 2, 3, 4, 8);
+    desc->num_q_heads = desc->kv.num_kv_heads * (int32_t)check_pick(c, 5, 1, 2, 3, 4, 8);
+    desc->kv.head_dim = (int32_t)check_pick(c, 4, 64, 128, 96, 32);
+    if (!one_in(c, 4))
+        desc->kv.page_size = (int32_t)check_pick(c, 5, 1, 4, 16, 64, 256);
+    desc->window = desc->local_chunk = desc->chunk_keys = desc->tile_heads = 0;
+    desc->num_splits = one_in(c, 4) ? 9 : 1;
+    desc->flags &= ~(uint32_t)(WEFT_ATTENTION_BATCH_INVARIANT | WEFT_ATTENTION_GENERIC);
+}
+
 void weft__problem_draw_shape(struct check_case *c, struct problem *p)
 {
     weft_attention_desc *desc = &p->desc;
@@ -207,8 +222,10 @@ void weft__problem_draw_shape(struct check_case *c, struct problem *p)
     } else if (kernel->every_mask && one_in(c, 3)) {
         draw_sparse(c, desc);
     }
+    if (format && one_in(c, 6))
+        draw_together(c, p);
     drop_windows(c, desc);
-    if (desc->mask == WEFT_MASK_FULL && one_in(c, 3))
+    if (desc->mask == WEFT_MASK_FULL && !p->together && one_in(c, 3))
         desc->window_right = (int32_t)check_length(c, 60, 16);
     if (desc->mask != WEFT_MASK_TREE && one_in(c, 6))
         desc->flags |= WEFT_ATTENTION_ALIBI;
@@ -252,6 +269,12 @@ static void draw_sequence(struct check_case *c, struct problem *p, int32_t s, in
                           int64_t most_keys, int64_t budget)
 {
     const weft_attention_desc *desc = &p->desc;
+    if (p->together && !p->kind.held) {
+        p->q_lens[s] = 1;
+        p->kv_lens[s] =
+            (int32_t)check_range(c, 300, 600 + 6 * budget > 5000 ? 5000 : 600 + 6 * budget);
+        return;
+    }
     int32_t kv_len = (int32_t)check_length(c, most_keys, 64);
     int64_t most_q = budget / p->args.num_seqs / kv_len;
     most_q = most_q < 1 ? 1 : most_q > 150 ? 150 : most_q;
@@ -300,7 +323,7 @@ void weft__problem_draw_lengths(struct check_case *c, struct problem *p)
     if (kind.held)
         draw_splits(c, desc);
     int64_t budget = 3000000 / (desc->num_q_heads * (int64_t)(p->key_dim + p->value_dim) / 2);
-    p->args.num_seqs = (int32_t)check_range(c, 1, PROBLEM_MOST_SEQS);
+    p->args.num_seqs = (int32_t)check_range(c, 1, p->together ? 2 : PROBLEM_MOST_SEQS);
     if (style == 0 && one_in(c, 3)) {
         if (one_in(c, 2))
             p->args.num_seqs = 1;

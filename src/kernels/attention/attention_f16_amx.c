@@ -12,6 +12,24 @@
 
 weft__attention_fn weft__attention_F16_amx, weft__attention_F16_avx512;
 
+// The larger of earlier numbers and 32 of f16, signs apart: above the largest finite one if some are infinite or none.
+INLINE __m512i largest_f16(__m512i largest, const uint16_t *x)
+{
+    return _mm512_max_epu16(largest,
+                            _mm512_and_si512(_mm512_set1_epi16(0x7fff), _mm512_loadu_si512(x)));
+}
+
+INLINE bool is_wild_f16(__m512i largest)
+{
+    return _mm512_cmpgt_epu16_mask(largest, _mm512_set1_epi16(0x7bff)) != 0;
+}
+
+INLINE __m256i load_sixteen(const uint16_t *x)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)x);
+}
+
+// Of 32 elements of a key, each of the first 16 lies beside one of the others, as those of queries do.
 static void gather_keys_f16(struct tiles *t)
 {
     const struct rows *s = &t->rows;
@@ -21,47 +39,66 @@ static void gather_keys_f16(struct tiles *t)
     for (int32_t j = 0; j < BLOCK; j++) {
         const uint16_t *from = (const uint16_t *)(const void *)k->data + s->at[j];
         const int64_t to = j / 16 * steps * TILE_NUMBERS + j % 16 * 32;
-        __mmask32 wild = 0;
-        ask_row(s, WEFT_F16, k, s->at, j);
-        for (int64_t i = 0; i < steps; i++) {
-            const __m512i x = _mm512_loadu_si512(from + i * GROUP);
-            const struct parts parts = parts_of_f16(x);
-            wild |= wild_f16(x);
+        __m512i largest = _mm512_setzero_si512();
+        ask_rows(t, t->eager || j % 2);
+        for (int64_t i = 0; i < steps; i++, from += GROUP) {
+            const struct parts parts = parts_of_f16(load_sixteen(from), load_sixteen(from + 16));
+            largest = largest_f16(largest, from);
             _mm512_storeu_si512(t->keys + to + i * TILE_NUMBERS, parts.most);
             _mm512_storeu_si512(t->keys_rest + to + i * TILE_NUMBERS, parts.rest);
         }
-        t->wild_keys |= (uint64_t)(wild != 0) << j;
+        t->wild_keys |= (uint64_t)is_wild_f16(largest) << j;
     }
 }
 
-// 32 elements of a value, zeros for those that add_wild() adds.
-INLINE struct parts value_parts(struct tiles *t, int32_t key, int32_t column)
+// Sixteen elements, zeros for those that add_wild() adds.
+INLINE __m256i tame_sixteen(const uint16_t *x)
 {
-    const struct rows *s = &t->rows;
-    const uint16_t *from = (const uint16_t *)(const void *)s->call->v.data;
-    const __m512i x = _mm512_loadu_si512(from + s->values_at[key] + column);
-    const __mmask32 wild = wild_f16(x);
-    t->wild |= (uint64_t)(wild != 0) << key;
-    return parts_of_f16(_mm512_maskz_mov_epi16(~wild, x));
+    const __m256i exponent = _mm256_set1_epi16(0x7c00), v = load_sixteen(x);
+    return _mm256_maskz_mov_epi16(_mm256_cmpneq_epi16_mask(_mm256_and_si256(v, exponent), exponent),
+                                  v);
+}
+
+// Values a and b of two keys, sixteen columns at a time, beside each other. Returns the larger of each place; with
+// infinities and NaNs among them they are done again, `tame`.
+INLINE __m512i gather_pair(const struct tiles *t, const uint16_t *a, const uint16_t *b, int64_t to,
+                           const bool tame)
+{
+    __m512i largest = _mm512_setzero_si512();
+    for (int32_t i = 0; i < t->rows.call->v.dim; i += GROUP)
+        VF32_UNROLL
+    for (int32_t h = 0; h < GROUP; h += 16, to += TILE_NUMBERS) {
+        const uint16_t *x = a + i + h, *y = b + i + h;
+        const struct parts parts = tame ? parts_of_f16(tame_sixteen(x), tame_sixteen(y))
+                                        : parts_of_f16(load_sixteen(x), load_sixteen(y));
+        if (h == 0)
+            largest = largest_f16(largest_f16(largest, x), y);
+        _mm512_storeu_si512(t->values + to, parts.most);
+        _mm512_storeu_si512(t->values_rest + to, parts.rest);
+    }
+    return largest;
+}
+
+static __attribute__((noinline)) void
+gather_wild_pair(struct tiles *t, int32_t pair, const uint16_t *a, const uint16_t *b, int64_t to)
+{
+    // Which of the two is looked at by its own.
+    t->wild |= (uint64_t)is_wild_f16(gather_pair(t, a, a, to, true)) << 2 * pair;
+    t->wild |= (uint64_t)is_wild_f16(gather_pair(t, b, b, to, true)) << (2 * pair + 1);
+    gather_pair(t, a, b, to, true);
 }
 
 static void gather_values_f16(struct tiles *t)
 {
     const struct rows *s = &t->rows;
-    const int32_t dim = s->call->v.dim;
+    const uint16_t *from = (const uint16_t *)(const void *)s->call->v.data;
     t->wild = 0;
     for (int32_t pair = 0; pair < PAIRS; pair++) {
-        int64_t to = pair / 16 * (dim / 16) * TILE_NUMBERS + pair % 16 * 32;
-        ask_row(s, WEFT_F16, &s->call->v, s->values_at, 2 * pair);
-        ask_row(s, WEFT_F16, &s->call->v, s->values_at, 2 * pair + 1);
-        for (int32_t i = 0; i < dim; i += GROUP, to += 2 * TILE_NUMBERS) {
-            const struct parts a = value_parts(t, 2 * pair, i), b = value_parts(t, 2 * pair + 1, i);
-            uint16_t *most = t->values + to, *rest = t->values_rest + to;
-            _mm512_storeu_si512(most, _mm512_unpacklo_epi16(a.most, b.most));
-            _mm512_storeu_si512(most + TILE_NUMBERS, _mm512_unpackhi_epi16(a.most, b.most));
-            _mm512_storeu_si512(rest, _mm512_unpacklo_epi16(a.rest, b.rest));
-            _mm512_storeu_si512(rest + TILE_NUMBERS, _mm512_unpackhi_epi16(a.rest, b.rest));
-        }
+        const uint16_t *a = from + s->values_at[2 * pair], *b = from + s->values_at[2 * pair + 1];
+        const int64_t to = pair / 16 * (s->call->v.dim / 16) * TILE_NUMBERS + pair % 16 * 32;
+        ask_rows(t, t->eager ? 2 : 1);
+        if (is_wild_f16(gather_pair(t, a, b, to, false)))
+            gather_wild_pair(t, pair, a, b, to);
     }
 }
 
@@ -76,7 +113,7 @@ static void gather_values_f16(struct tiles *t)
         tile_dot_bf16(sum, 5, 7);                                                                  \
     } while (0)
 
-static void score(const struct tiles *t, int32_t b)
+static void score(struct tiles *t, int32_t b)
 {
     const struct rows *s = &t->rows;
     const int64_t steps = s->call->k.dim / GROUP, next = steps * TILE_NUMBERS;
@@ -87,6 +124,7 @@ static void score(const struct tiles *t, int32_t b)
     tile_zero(3);
     for (int64_t i = 0; i < steps; i++) {
         const uint16_t *most = t->keys + i * TILE_NUMBERS, *rest = t->keys_rest + i * TILE_NUMBERS;
+        ask_rows(t, ASK_ROWS);
         tile_load(6, s->q + at + i * TILE_SUMS, TILE_ROW_BYTES);
         tile_load(7, t->q_rest + at + i * TILE_SUMS, TILE_ROW_BYTES);
         ADD_KEYS(0, most, rest);
@@ -162,13 +200,15 @@ INLINE void add_columns(const struct tiles *t, float *acc, int64_t i, const bool
     }
 }
 
-static void add_values(const struct tiles *t, int32_t b)
+static void add_values(struct tiles *t, int32_t b)
 {
     const int64_t columns = t->rows.call->v.dim / 16;
     float *acc = sums_of(&t->rows, b);
     int64_t i = 0;
-    for (; i + VALUE_TILES <= columns; i += VALUE_TILES)
+    for (; i + VALUE_TILES <= columns; i += VALUE_TILES) {
+        ask_rows(t, 2 * ASK_ROWS);
         add_columns(t, acc + i * TILE_SUMS, i, true);
+    }
     if (i < columns)
         add_columns(t, acc + i * TILE_SUMS, i, false);
 }
@@ -188,9 +228,9 @@ static void attend_block(struct tiles *t)
         if (t->wild_keys || t->wild_queries)
             score_wild(t, b);
         if (mask)
-            weigh(s, b, scale, true, false, t->weight_rest);
+            weigh(t, b, scale, true, false, t->weight_rest);
         else
-            weigh(s, b, scale, false, false, t->weight_rest);
+            weigh(t, b, scale, false, false, t->weight_rest);
         turn_weights(s->weight, t->weights);
         turn_weights(t->weight_rest, t->weights_rest);
         if (late)
@@ -200,6 +240,7 @@ static void attend_block(struct tiles *t)
         if (t->wild)
             add_wild(t, b);
     }
+    ask_rows(t, ALL_ROWS);
     count_block(s, mask);
 }
 

@@ -10,17 +10,22 @@
 //               |<- near ->|            |<- near ->|      asked for from the L2 cache, for L1
 //               |<------- BLOCK ------->|<------ BLOCK ---->|  asked for from memory, for L2
 //
-// so a line is in L2 when `near` asks for it, and in L1 when it is read. NOTES.md has the
-// measurements.
+// so a line is in L2 when `near` asks for it, and in L1 when it is read. Where turns are short a group is EVEN_KEYS
+// keys, and what is asked for lies nearer. NOTES.md has the measurements.
 #ifndef WEFT_KERNELS_ATTENTION_FEW_H
 #define WEFT_KERNELS_ATTENTION_FEW_H
 
 enum { LINE = 64, NEAR_BYTES = 4096 };
 
+// Short turns (machines with AMX): keys of one, and how far ahead of it lines are asked for, for L1 and for L2.
+enum { EVEN_KEYS = 4, EVEN_NEAR_BYTES = 1024, EVEN_FAR_BYTES = 4096 };
+
 #ifdef ATTENTION_PARTS
 enum { PART_KEYS = 8 }; // whose scores grow together (attention_parts.h)
+enum { SHORT_TURNS = 1 };
 #else
 enum { PART_KEYS = 0 };
+enum { SHORT_TURNS = 0 };
 #endif
 
 // What the loops are unrolled for. Both products keep DIRECT_SUMS sums in registers: rows x keys of
@@ -30,16 +35,19 @@ struct shape {
     int rows, batch; // FEW_ROWS or half of it; batch: keys, and vectors, for the sums to be full
     int unit_keys;   // of them, for scores: keys whose products are made together
     int32_t head_dim, width; // a constant for the common ones
-    int32_t near;            // rows
+    int32_t near, far;       // rows
+    int turn;                // keys between two changes from scores to values
     bool by_32;              // elements are taken 32 at a time where that is faster
     bool by_parts;           // scores are attention_parts.h's
     bool in_order;           // the next block is asked for in order of address
+    bool even;               // keys of a turn lie at even distances: a turn has one address
 };
 
 // The rows of keys or values that a group works on, and those that it asks for.
 struct group {
     const void *pool;
     const int64_t *at, *near, *far;
+    int64_t step; // of even keys, elements from one to the next
 };
 
 INLINE bool is_wide(weft_dtype kv) // more than a byte an element
@@ -68,7 +76,27 @@ INLINE struct shape shape_of(weft_dtype kv, const int rows, int32_t head_dim)
                           .width = padded_width(head_dim)};
     int32_t near = NEAR_BYTES / (head_dim * elem_bytes(shape));
     shape.near = near < DIRECT_GROUP ? DIRECT_GROUP : near > BLOCK ? BLOCK : near;
+    shape.far = BLOCK;
+    shape.turn = DIRECT_GROUP;
     return shape;
+}
+
+// Short turns, for heads of whole lines. The sums of a batch grow together.
+INLINE struct shape short_shape_of(weft_dtype kv, const int rows, int32_t head_dim, const bool even)
+{
+    struct shape shape = shape_of(kv, rows, head_dim);
+    shape.even = even;
+    shape.turn = EVEN_KEYS;
+    shape.unit_keys = shape.batch;
+    shape.near = EVEN_NEAR_BYTES / (head_dim * elem_bytes(shape));
+    shape.far = EVEN_FAR_BYTES / (head_dim * elem_bytes(shape));
+    return shape;
+}
+
+// Where row j of those at `at` begins.
+INLINE int64_t row_at(struct shape shape, const struct group *g, const int64_t *at, int j)
+{
+    return shape.even ? at[0] + j * g->step : at[j];
 }
 
 // A vector of a row that begins at element `at`, that of element `column` of the head, which is element `part` of its
@@ -85,10 +113,11 @@ INLINE vf32 load_column(struct shape shape, const void *pool, int64_t at, int32_
 }
 
 // Asks for a line of row j, that with element `column`.
-INLINE void ask(weft_dtype kv, const struct group *g, int j, int32_t column, int size)
+INLINE void ask(struct shape shape, const struct group *g, int j, int32_t column, int size)
 {
-    __builtin_prefetch(address(kv, g->pool, g->near[j] + column, size), 0, 3);
-    __builtin_prefetch(address(kv, g->pool, g->far[j] + column, size), 0, 2);
+    const int64_t near = row_at(shape, g, g->near, j), far = row_at(shape, g, g->far, j);
+    __builtin_prefetch(address(shape.kv, g->pool, near + column, size), 0, 3);
+    __builtin_prefetch(address(shape.kv, g->pool, far + column, size), 0, 2);
 }
 
 // Lines of a row.
@@ -112,11 +141,41 @@ INLINE void ask_far(struct shape shape, const struct group *g, int32_t first, co
     __builtin_prefetch(address(shape.kv, g->pool, *far + n % lines * (LINE / size), size), 0, 2);
 }
 
+#ifdef ATTENTION_PARTS
+// The same for one vector of keys at even distances: a query's is loaded once for all of them.
+INLINE void score_even(struct shape shape, const struct group *g, const float *q, int first,
+                       int32_t column, vf32 *sums)
+{
+    vf32 key[DIRECT_SUMS / 4];
+    VF32_UNROLL
+    for (int j = 0; j < shape.unit_keys; j++)
+        key[j] = load_kv(shape.kv, g->pool, row_at(shape, g, g->at, first + j) + column);
+    VF32_UNROLL
+    for (int r = 0; r < shape.rows; r++) {
+        vf32 x = vf32_load(q + r * shape.width + column);
+        WEFT__IN_REGISTER(x);
+        VF32_UNROLL
+        for (int j = 0; j < shape.unit_keys; j++)
+            sums[r * shape.batch + j] = vf32_fma(x, key[j], sums[r * shape.batch + j]);
+    }
+}
+#else
+INLINE void score_even(struct shape shape, const struct group *g, const float *q, int first,
+                       int32_t column, vf32 *sums)
+{
+    (void)shape, (void)g, (void)q, (void)first, (void)column, (void)sums;
+}
+#endif
+
 // sums[row][key] += q[row] * key for one vector of the head and the unit's keys from `first` on. The vector begins at
 // element `part` of 32, and `rest` of its elements exist if that is not 0.
 INLINE void score_vector(struct shape shape, const struct group *g, const float *q, int first,
                          int32_t column, const int part, const int rest, vf32 *sums)
 {
+    if (shape.even) {
+        score_even(shape, g, q, first, column, sums);
+        return;
+    }
     VF32_UNROLL
     for (int j = 0; j < shape.unit_keys; j++) {
         const int64_t at = g->at[first + j];
@@ -142,13 +201,13 @@ INLINE void score_unit(struct shape shape, const struct group *g, const float *q
     for (; column + line <= head_dim; column += line) {
         VF32_UNROLL
         for (int j = 0; j < shape.unit_keys; j++)
-            ask(shape.kv, g, first + j, column, size);
+            ask(shape, g, first + j, column, size);
         VF32_UNROLL
         for (int i = 0; i < line; i += VF32_LANES)
             score_vector(shape, g, q, first, column + i, i & 31, 0, sums);
     }
     for (int j = 0; j < shape.unit_keys && column < head_dim; j++)
-        ask(shape.kv, g, first + j, column, size);
+        ask(shape, g, first + j, column, size);
     for (; column + VF32_LANES <= head_dim; column += VF32_LANES)
         score_vector(shape, g, q, first, column, column & 31, 0, sums);
     if (column < head_dim)
@@ -215,6 +274,7 @@ INLINE void add_vectors(struct shape shape, const struct group *g, const float *
     const int32_t lines = lines_of(shape), j = first + number;
     const bool in_order = shape.in_order && keys == DIRECT_GROUP && pass > 0 && keys % lines == 0 &&
                           VALUE_STEP * pass % lines == 0;
+    const int64_t at = row_at(shape, g, g->at, j);
     // A constant where the vectors are whole blocks.
     const int begin = vectors * VF32_LANES % 32 == 0 ? 0 : column & 31;
     vf32 value[DIRECT_SUMS / 4];
@@ -224,11 +284,11 @@ INLINE void add_vectors(struct shape shape, const struct group *g, const float *
             ask_near(shape, g, j, column + i);
             ask_far(shape, g, column / line * keys + first * pass, number * pass + i / line);
         } else if (column % line == 0)
-            ask(shape.kv, g, j, column + i, size);
+            ask(shape, g, j, column + i, size);
     VF32_UNROLL
     for (int v = 0; v < vectors; v++)
-        value[v] = rest ? load_kv_n(shape.kv, g->pool, g->at[j] + column, rest)
-                        : load_column(shape, g->pool, g->at[j], column + v * VF32_LANES,
+        value[v] = rest ? load_kv_n(shape.kv, g->pool, at + column, rest)
+                        : load_column(shape, g->pool, at, column + v * VF32_LANES,
                                       (begin + v * VF32_LANES) & 31);
     VF32_UNROLL
     for (int r = 0; r < shape.rows; r++) {
@@ -290,20 +350,21 @@ INLINE void add_values(const struct state *s, struct shape shape, const struct g
         add_columns(s, shape, g, weight, row, column, keys, 1, head_dim - column, piece);
 }
 
-INLINE struct group group_at(const struct state *s, struct shape shape, const void *pool,
-                             const int64_t *at)
+INLINE struct group group_at(const struct state *s, struct shape shape,
+                             const struct weft__attention_plane *plane, const int64_t *at)
 {
+    const int64_t step = plane->token_stride;
     if (!s->call->ahead)
-        return (struct group){pool, at, at, at};
-    return (struct group){pool, at, at + shape.near, at + BLOCK};
+        return (struct group){plane->data, at, at, at, step};
+    return (struct group){plane->data, at, at + shape.near, at + shape.far, step};
 }
 
-// Scores of the keys k .. k + DIRECT_GROUP of block b, of which there are n. Those past the n-th
+// Scores of the keys k .. k + shape.turn of block b, of which there are n. Those past the n-th
 // are rows that exist: their scores are masked.
 INLINE void score_group(const struct state *s, struct shape shape, int32_t k, int32_t n)
 {
-    for (int32_t end = k + DIRECT_GROUP; k < end && k < n; k += score_step(shape)) {
-        struct group g = group_at(s, shape, s->call->k.data, s->at + BLOCK + k);
+    for (int32_t end = k + shape.turn; k < end && k < n; k += score_step(shape)) {
+        struct group g = group_at(s, shape, &s->call->k, s->at + BLOCK + k);
         if (shape.by_parts)
             score_parts(shape, &g, s->q, s->scores + k);
         else
@@ -340,16 +401,16 @@ INLINE void value_group(const struct state *s, struct shape shape,
 {
     const int64_t *at = s->values_at + k;
     const float *weight = s->weight + k;
-    const struct piece piece = {k == 0, k < n && k + DIRECT_GROUP >= n};
-    struct group g = group_at(s, shape, s->call->v.data, at);
+    const struct piece piece = {k == 0, k < n && k + shape.turn >= n};
+    struct group g = group_at(s, shape, &s->call->v, at);
     int32_t key = first + k;
-    if (common.begin <= key && common.end - key >= DIRECT_GROUP && n - k >= DIRECT_GROUP) {
-        add_values(s, shape, &g, weight, 0, DIRECT_GROUP, piece);
+    if (common.begin <= key && common.end - key >= shape.turn && n - k >= shape.turn) {
+        add_values(s, shape, &g, weight, 0, shape.turn, piece);
         return;
     }
     if (piece.first)
         memset(s->part, 0, (size_t)shape.rows * s->v_width * sizeof *s->part);
-    for (int32_t end = k + DIRECT_GROUP; k < end && k < n; k++, key++) {
+    for (int32_t end = k + shape.turn; k < end && k < n; k++, key++) {
         if (common.begin <= key && key < common.end)
             add_values(s, shape, &g, weight, 0, 1, (struct piece){0});
         else
@@ -384,7 +445,7 @@ INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
                 turn_queries(s->q, s->width);
             head->loaded = now.tile;
         }
-        for (int32_t k = 0; k < before.n || k < now.n; k += DIRECT_GROUP) {
+        for (int32_t k = 0; k < before.n || k < now.n; k += shape.turn) {
             score_group(s, shape, k, now.n);
             value_group(s, shape, common, before.first, k, before.n);
         }
@@ -403,70 +464,6 @@ INLINE void attend_shape(struct state *s, int32_t count, struct shape shape)
     }
 }
 
-INLINE void attend_by_parts(struct state *s, int32_t count, weft_dtype kv, const int32_t head_dim)
-{
-    struct shape shape = shape_of(kv, FEW_ROWS, head_dim);
-    shape.by_parts = true;
-    shape.in_order = __builtin_constant_p(head_dim) && head_dim * elem_bytes(shape) % LINE == 0;
-    attend_shape(s, count, shape);
-}
-
-// WEFT_FEW_SHAPES: one head_dim is a constant and the others share a text, for builds that compile slowly
-// (cmake/isa_flags.cmake).
-INLINE void attend_rows(struct state *s, int32_t count, weft_dtype kv, const int rows)
-{
-    if (PART_KEYS > 0 && rows == FEW_ROWS && is_wide(kv) && s->call->by_parts) {
-        switch (s->call->generic ? 0 : s->call->k.dim) {
-        case 128: attend_by_parts(s, count, kv, 128); break;
-#ifndef WEFT_FEW_SHAPES
-        case 64: attend_by_parts(s, count, kv, 64); break;
-#endif
-        default: attend_by_parts(s, count, kv, s->call->k.dim);
-        }
-        return;
-    }
-    const bool bytes = kv == WEFT_INT8 || kv == WEFT_FP8_E4M3 || kv == WEFT_FP8_E5M2;
-    const bool common = (kv == WEFT_F16 || kv == WEFT_BF16) && !s->call->generic;
-    if (bytes && !s->call->generic && s->call->k.dim == 128) {
-        struct shape shape = shape_of(kv, rows, 128);
-        shape.by_32 = true;
-        attend_shape(s, count, shape);
-        return;
-    }
-    switch (common ? s->call->k.dim : 0) {
-    case 128: attend_shape(s, count, shape_of(kv, rows, 128)); break;
-#ifndef WEFT_FEW_SHAPES
-    case 64: attend_shape(s, count, shape_of(kv, rows, 64)); break;
-    case 80: attend_shape(s, count, shape_of(kv, rows, 80)); break;
-    case 96: attend_shape(s, count, shape_of(kv, rows, 96)); break;
-    case 192: attend_shape(s, count, shape_of(kv, rows, 192)); break;
-    case 256: attend_shape(s, count, shape_of(kv, rows, 256)); break;
-#endif
-    default: attend_shape(s, count, shape_of(kv, rows, s->call->k.dim));
-    }
-}
-
-INLINE void attend_few(struct state *s, int32_t count, weft_dtype kv)
-{
-    if (s->rows > FEW_ROWS / 2)
-        attend_rows(s, count, kv, FEW_ROWS);
-    else
-        attend_rows(s, count, kv, FEW_ROWS / 2);
-}
-
-// Keys and values of a byte or less.
-static void attend_codes(struct state *s, int32_t count)
-{
-    switch (s->call->k.dtype) {
-    case WEFT_INT8: attend_few(s, count, WEFT_INT8); break;
-    case WEFT_FP8_E4M3: attend_few(s, count, WEFT_FP8_E4M3); break;
-    case WEFT_FP8_E5M2: attend_few(s, count, WEFT_FP8_E5M2); break;
-    case WEFT_Q8_0: attend_few(s, count, WEFT_Q8_0); break;
-    case WEFT_Q5_0: attend_few(s, count, WEFT_Q5_0); break;
-    case WEFT_Q4_0: attend_few(s, count, WEFT_Q4_0); break;
-    case WEFT_IQ4_NL: attend_few(s, count, WEFT_IQ4_NL); break;
-    default: break; // no other format comes here: s would be left as it was
-    }
-}
+#include "src/kernels/attention/attention_few_shapes.h"
 
 #endif

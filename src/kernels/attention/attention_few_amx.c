@@ -176,6 +176,7 @@ static void attend_tiles(const struct weft__attention_call *call,
                          const struct weft__attention_tile *tiles, int32_t count)
 {
     struct tiles t = lay_out_tiles(call, tiles);
+    t.eager = true;
     struct rows *s = &t.rows;
     struct blocks blocks = begin_blocks(s, tiles, count);
     _mm512_storeu_si512(s->order, order_of_rows());

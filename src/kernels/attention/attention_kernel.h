@@ -72,7 +72,8 @@ struct weft__attention_call {
     int32_t block_keys; // of the SIMD kernels, at most 64
     bool ahead;         // ask for keys before they are needed
     bool generic;       // WEFT_ATTENTION_GENERIC
-    // Eight rows may score by attention_parts.h: shuffles cost nothing beside products.
+    // Eight rows may score by attention_parts.h: shuffles cost nothing beside products. Where they do, as on machines with AMX,
+    // few rows take short turns (attention_few.h).
     bool by_parts;
     bool precise;     // WEFT_ATTENTION_PRECISE, of the SIMD kernels
     uint64_t *counts; // or NULL

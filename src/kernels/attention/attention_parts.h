@@ -71,7 +71,7 @@ INLINE void score_parts(struct shape shape, const struct group *g, const float *
                 ask_near(shape, g, j, column);
                 ask_far(shape, g, column / line * PART_KEYS, j);
             } else
-                ask(shape.kv, g, j, column, size);
+                ask(shape, g, j, column, size);
         }
         score_parts_of(shape, g, q, column, 0, sums);
     }

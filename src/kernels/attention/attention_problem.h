@@ -17,6 +17,7 @@ struct problem_kind {
 
 struct problem {
     struct problem_kind kind;
+    bool together; // single tokens of several KV heads behind many keys
     weft_attention_desc desc;
     weft_attention_args args;
     int32_t key_dim, value_dim;

@@ -143,7 +143,7 @@ static void transpose_keys(const struct state *s, const float *rows)
 // Staged rows as a group of the loops for few rows; what they ask for ahead is there.
 INLINE struct group staged_group(const float *rows, const int64_t *at)
 {
-    return (struct group){rows, at, at, at};
+    return (struct group){rows, at, at, at, 0};
 }
 
 INLINE void staged_scores(struct state *s, const float *rows, const int few)

@@ -23,7 +23,7 @@ int64_t weft__attention_scratch_amx(int32_t rows, int32_t head_dim, int32_t v_di
     return bytes > few ? bytes : few;
 }
 
-static void score(const struct tiles *t, int32_t b)
+static void score(struct tiles *t, int32_t b)
 {
     const struct rows *s = &t->rows;
     const int64_t steps = s->call->k.dim / GROUP;
@@ -34,6 +34,7 @@ static void score(const struct tiles *t, int32_t b)
     tile_zero(2);
     tile_zero(3);
     for (int64_t i = 0; i < steps; i++, q += TILE_SUMS) {
+        ask_rows(t, ASK_ROWS);
         tile_load(6, q, TILE_ROW_BYTES);
         tile_load(4, k[0].at + i * k[0].step, k[0].stride_bytes);
         tile_dot_bf16(0, 4, 6);
@@ -57,7 +58,7 @@ static void score(const struct tiles *t, int32_t b)
         tile_dot_bf16(sum, 4, b);                                                                  \
     } while (0)
 
-static void add_values(const struct tiles *t, int32_t b)
+static void add_values(struct tiles *t, int32_t b)
 {
     const struct rows *s = &t->rows;
     const int64_t columns = s->call->v.dim / 16, half = columns * TILE_NUMBERS;
@@ -65,6 +66,7 @@ static void add_values(const struct tiles *t, int32_t b)
     const uint16_t *values = t->values;
     int64_t i = 0;
     for (; i + VALUE_TILES <= columns; i += VALUE_TILES) {
+        ask_rows(t, 2 * ASK_ROWS);
         tile_load(0, acc, TILE_ROW_BYTES);
         tile_load(1, acc + TILE_SUMS, TILE_ROW_BYTES);
         tile_load(2, acc + 2 * TILE_SUMS, TILE_ROW_BYTES);
@@ -107,17 +109,18 @@ static void attend_block(struct tiles *t)
     for (int32_t b = 0; b < s->blocks; b++) {
         score(t, b);
         if (s->scaled)
-            weigh(s, b, scale, true, true, NULL);
+            weigh(t, b, scale, true, true, NULL);
         else if (mask)
-            weigh(s, b, scale, true, false, NULL);
+            weigh(t, b, scale, true, false, NULL);
         else
-            weigh(s, b, scale, false, false, NULL);
+            weigh(t, b, scale, false, false, NULL);
         turn_weights(s->weight, t->weights);
         shrink_sums(s, b);
         add_values(t, b);
         if (t->wild)
             add_wild(t, b);
     }
+    ask_rows(t, ALL_ROWS);
     count_block(s, mask);
 }
 

@@ -34,6 +34,8 @@ struct tiles {
     uint32_t *q_rest, *weight_rest;
     uint64_t wild_keys; // keys that have infinities or NaNs
     bool wild_queries;
+    int32_t asked; // rows of the next block that have been asked for, of keys and of values
+    bool eager;    // all of them are while this one is gathered
 };
 
 // Bytes behind those of the rows.
@@ -73,14 +75,26 @@ static struct tiles lay_out_tiles(const struct weft__attention_call *call,
     return t;
 }
 
-// The lines of row j of the next block, for the second cache: while the same row of this one is gathered, so
-// that memory has something to do all the time.
-INLINE void ask_row(const struct rows *s, weft_dtype kv, const struct weft__attention_plane *plane,
-                    const int64_t *at, int32_t j)
+enum { ASK_ROWS = 4, ALL_ROWS = 2 * BLOCK };
+
+// Asks for `more` rows of the next block for the second cache, four of keys and four of values by turns: a few at a time
+// through all that is done to a block, so that memory has something to do all the time.
+INLINE void ask_rows(struct tiles *t, int32_t more)
 {
-    const int64_t size = is_code(kv) ? 1 : 2;
-    for (int64_t i = 0; s->call->ahead && i < plane->dim * size; i += 2 * GROUP)
-        _mm_prefetch(plane->data + size * at[BLOCK + j] + i, _MM_HINT_T1);
+    const struct rows *s = &t->rows;
+    const int64_t size = is_code(s->call->k.dtype) ? 1 : 2;
+    int32_t n = t->asked;
+    const int32_t end = n + more < ALL_ROWS ? n + more : ALL_ROWS;
+    for (; n < end; n++) {
+        const bool value = n & ASK_ROWS;
+        const struct weft__attention_plane *plane = value ? &s->call->v : &s->call->k;
+        const int64_t *at = value ? s->values_at : s->at;
+        const char *row =
+            plane->data + size * at[BLOCK + n / (2 * ASK_ROWS) * ASK_ROWS + n % ASK_ROWS];
+        for (int64_t i = 0; i < plane->dim * size; i += 2 * GROUP)
+            _mm_prefetch(row + i, _MM_HINT_T1);
+    }
+    t->asked = end;
 }
 
 // Elements [column, column + 64) of the row at element `at` as bf16; where there are 32, the second half is of no use.
@@ -117,9 +131,9 @@ INLINE void gather_keys(struct tiles *t, weft_dtype kv)
     }
     for (int32_t j = 0; j < BLOCK; j++) {
         uint16_t *to = t->keys + j / 16 * steps * TILE_NUMBERS + j % 16 * 32;
-        ask_row(s, kv, &s->call->k, s->at, j);
         if (t->sixteens[j / 16].step == GROUP)
             continue;
+        ask_rows(t, t->eager || j % 2);
         for (int64_t i = 0; i < steps; i += 2) {
             __m512i x[2];
             load_row(t, kv, &s->call->k, s->at[j], (int32_t)i * GROUP, x);
@@ -150,8 +164,7 @@ INLINE void gather_values(struct tiles *t, weft_dtype kv)
     t->wild = 0;
     for (int32_t pair = 0; pair < PAIRS; pair++) {
         uint16_t *to = t->values + pair / 16 * (dim / 16) * TILE_NUMBERS + pair % 16 * 32;
-        ask_row(s, kv, &s->call->v, s->values_at, 2 * pair);
-        ask_row(s, kv, &s->call->v, s->values_at, 2 * pair + 1);
+        ask_rows(t, t->eager || !is_code(kv) ? 2 : 1);
         for (int32_t i = 0; i < dim; i += 2 * GROUP) {
             __m512i even[2], odd[2];
             load_row(t, kv, &s->call->v, s->values_at[2 * pair], i, even);
@@ -193,14 +206,10 @@ INLINE struct parts parts_of(__m512 even, __m512 odd, const int32_t half)
                           _mm512_ternarylogic_epi32(_mm512_srli_epi32(e, 16), f, upper, 0xf8)};
 }
 
-// 32 numbers of f16, which is exact.
-INLINE struct parts parts_of_f16(__m512i x)
+// 16 numbers of f16 beside 16 others, which is exact.
+INLINE struct parts parts_of_f16(__m256i a, __m256i b)
 {
-    static const uint16_t order[32] = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,
-                                       1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
-    const __m512i y = _mm512_permutexvar_epi16(_mm512_loadu_si512(order), x);
-    return parts_of(_mm512_cvtph_ps(_mm512_castsi512_si256(y)),
-                    _mm512_cvtph_ps(_mm512_extracti64x4_epi64(y, 1)), 0);
+    return parts_of(_mm512_cvtph_ps(a), _mm512_cvtph_ps(b), 0);
 }
 
 // Of 32 numbers of f16, those that are infinite or none.
@@ -218,9 +227,8 @@ static inline bool divide_query(const float *wide, int32_t dim, uint16_t *most, 
         const __m256i low = _mm512_cvtps_ph(vf32_load(wide + i), _MM_FROUND_TO_NEAREST_INT);
         const __m256i high =
             _mm512_cvtps_ph(vf32_load(wide + i + LANES), _MM_FROUND_TO_NEAREST_INT);
-        const __m512i x = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-        const struct parts parts = parts_of_f16(x);
-        wild |= wild_f16(x);
+        const struct parts parts = parts_of_f16(low, high);
+        wild |= wild_f16(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
         _mm512_storeu_si512(most + i, parts.most);
         _mm512_storeu_si512(rest + i, parts.rest);
     }
@@ -292,6 +300,7 @@ static bool begin_block(struct tiles *t, struct blocks *blocks, const int lanes)
     struct rows *s = &t->rows;
     if (!next_of(s, blocks))
         return false;
+    t->asked = s->call->ahead ? 0 : ALL_ROWS;
     if (begins_tile(s->block)) {
         const bool loaded = same_rows(s->tile, s->block->tile);
         s->tile = s->block->tile;

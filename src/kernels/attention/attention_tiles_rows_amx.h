@@ -67,9 +67,10 @@ INLINE void put_weights(int at, __m512 even, __m512 odd, uint32_t *weight, uint3
 
 // Scores of a block of rows to weights and what the rows have come to: the online softmax.
 // In two parts where `rest` is not NULL (attention_f16_amx.c).
-INLINE void weigh(const struct rows *s, int32_t b, float scale, const bool mask, const bool scaled,
+INLINE void weigh(struct tiles *t, int32_t b, float scale, const bool mask, const bool scaled,
                   uint32_t *rest)
 {
+    const struct rows *s = &t->rows;
     const __m512 before = _mm512_loadu_ps(s->largest + b * LANES);
     const __m512 largest = scale_scores(s, b, scale, mask, scaled);
     const __mmask16 none = _mm512_cmp_ps_mask(largest, vf32_set1(-INFINITY), _CMP_EQ_OQ);
@@ -80,6 +81,7 @@ INLINE void weigh(const struct rows *s, int32_t b, float scale, const bool mask,
         total[i] = _mm512_setzero_ps();
     for (int32_t key = 0; key < BLOCK; key += STEP) {
         __m512 p[STEP];
+        ask_rows(t, 2);
         VF32_UNROLL
         for (int i = 0; i < STEP; i++) {
             const __m512 x = _mm512_loadu_ps(s->scores + (key + i) * LANES);
@@ -129,8 +131,10 @@ static void shrink_sums(const struct rows *s, int32_t b)
 }
 
 // Where column `column` of a row is among the sums of its block of rows.
-static int64_t place_of(int32_t row, int32_t column)
+static int64_t place_of(const struct rows *s, int32_t row, int32_t column)
 {
+    if (s->call->v.dtype == WEFT_F16)
+        return ((int64_t)(column / LANES) * LANES + row) * LANES + column % LANES;
     const int32_t half = column % 8 / 4, place = column % GROUP / 8 * 4 + column % 4;
     return ((int64_t)(column / GROUP * 2 + half) * LANES + row) * LANES + place;
 }
@@ -146,7 +150,7 @@ static __attribute__((noinline)) void add_wild(const struct tiles *t, int32_t b)
             for (int32_t i = 0; i < s->call->v.dim && s->seen[b * LANES + r] >> key & 1; i++) {
                 const float x = value_at(s, key, i);
                 if (!isfinite(x))
-                    sums_of(s, b)[place_of(r, i)] += weft__bf16_to_f32(weight) * x;
+                    sums_of(s, b)[place_of(s, r, i)] += weft__bf16_to_f32(weight) * x;
             }
         }
 }
@@ -154,8 +158,15 @@ static __attribute__((noinline)) void add_wild(const struct tiles *t, int32_t b)
 static void store_row(const struct rows *s, int32_t row)
 {
     const float *acc = sums_of(s, row / LANES) + row % LANES * LANES;
+    const bool in_order =
+        s->call->v.dtype == WEFT_F16; // two keys are put beside each other column by column
     for (int32_t i = 0; i < s->call->v.dim; i += GROUP, acc += 2 * TILE_SUMS) {
         const __m512 low = vf32_load(acc), high = vf32_load(acc + TILE_SUMS);
+        if (in_order) {
+            vf32_store(s->row + i, low);
+            vf32_store(s->row + i + LANES, high);
+            continue;
+        }
         const __m512 first = _mm512_shuffle_f32x4(low, high, 0x44);
         const __m512 second = _mm512_shuffle_f32x4(low, high, 0xee);
         vf32_store(s->row + i, _mm512_shuffle_f32x4(first, first, 0xd8));
@@ -171,6 +182,7 @@ INLINE void attend_tiles(const struct weft__attention_call *call,
 {
     struct tiles t = lay_out_tiles(call, tiles);
     struct rows *s = &t.rows;
+    t.eager = s->blocks > 1; // whose arithmetic is what takes the time
     struct blocks blocks = begin_blocks(s, tiles, count);
     while (begin_block(&t, &blocks, LANES)) {
         if (s->by_some)
