@@ -207,14 +207,18 @@ static void split_parts(weft_plan *plan)
         launch->bytes += bytes[p] * desc->parts[p].rows;
     }
     launch->stage_step = many;
+    launch->stage_wanted = WEFT__STAGE_FLOATS;
     for (int32_t p = 0; p < desc->num_parts; p++) {
         const struct weft__linear_kernel *packed = launch->parts[p].packed;
         const struct weft__linear_kernel *tiled =
             packed ? packed : launch->parts[p].kernels[launch->parts[p].num_kernels - 1];
         weft_tuning tuned = tuned_for(plan, p);
         // Tiles take X from the third cache for each task anew: fewer tasks.
-        if (tiled->base.level == WEFT__ISA_amx && tuned.tasks_per_thread > TILE_TASKS)
-            tuned.tasks_per_thread = TILE_TASKS;
+        if (tiled->base.level == WEFT__ISA_amx) {
+            launch->stage_wanted = packed ? WEFT__STAGE_TILED : WEFT__STAGE_FLOATS;
+            if (tuned.tasks_per_thread > TILE_TASKS)
+                tuned.tasks_per_thread = TILE_TASKS;
+        }
         launch->parts[p].split = weft__plan_linear_split(
             desc->parts[p].rows, weft__linear_together(desc) > 1 ? bytes[0] + bytes[1] : bytes[p],
             few, many, threads, &tuned);
@@ -292,7 +296,7 @@ static int64_t take(int64_t *at, int64_t count, int64_t bytes)
 static int64_t stage_floats(const weft_linear_desc *desc, const struct weft__linear_launch *launch)
 {
     const int64_t step = launch->stage_step;
-    int64_t rows = weft__ceil_div(WEFT__STAGE_FLOATS, desc->max_batch), most = 0;
+    int64_t rows = weft__ceil_div(launch->stage_wanted, desc->max_batch), most = 0;
     for (int32_t p = 0; p < desc->num_parts; p++)
         most = desc->parts[p].rows > most ? desc->parts[p].rows : most;
     rows = weft__align_up(rows < most ? rows : most, step);

@@ -39,8 +39,9 @@ static inline int32_t weft__linear_together(const weft_linear_desc *desc)
     return desc->gate ? desc->num_parts : 1;
 }
 
-// Results that a task of a few rows of X may have in a block of a thread's own.
-enum { WEFT__STAGE_FLOATS = WEFT__FEW_ROWS * 1024 };
+// Results that a task of a few rows of X may have in a block of a thread's own; where tiles of AMX read packed weights, and all
+// of X for each block, 128 rows of W by 512 of X (plain weights lose by it).
+enum { WEFT__STAGE_FLOATS = WEFT__FEW_ROWS * 1024, WEFT__STAGE_TILED = 128 * 512 };
 
 struct weft__linear_launch {
     const struct weft__linear_kernel *kernel; // of the first part and the most rows of X
@@ -53,7 +54,7 @@ struct weft__linear_launch {
     int32_t together; // rows of X that a thread makes ready at a time: those share cache lines
     // Where something follows a product: floats of a block of results of a part, else 0; the rows of W of a block are a
     // multiple of stage_step.
-    int64_t stage_floats, stage_step;
+    int64_t stage_floats, stage_step, stage_wanted;
     struct weft__rounded_layout x_layout,
         y_layout;                              // of rounded buffers of cols and of rows columns
     struct weft__norm_launch norm;             // kernel NULL: none

@@ -137,7 +137,7 @@ static void multiply_range(const struct weft__cpu_linear_work *work, int32_t p,
                         weft__linear_together(work->desc) * thread * launch->stage_floats;
         const int64_t step = launch->stage_step, batch = at.m1 - at.m0;
         const int64_t most = launch->stage_floats / batch / step * step;
-        const int64_t wanted = weft__align_up(weft__ceil_div(WEFT__STAGE_FLOATS, batch), step);
+        const int64_t wanted = weft__align_up(weft__ceil_div(launch->stage_wanted, batch), step);
         const int64_t rows = wanted < most ? wanted : most;
         const struct weft__cpu_linear_stage stage = {{floats, floats + launch->stage_floats}, rows};
         for (int64_t end = at.r1; at.r0 < end; at.r0 = at.r1) {
