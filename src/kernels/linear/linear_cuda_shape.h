@@ -434,7 +434,9 @@ static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m,
 {
     if (!weft__linear_is_sent(m, columns, limits))
         return false;
-    const bool few = m->groups <= (m->brain ? 3 : 8) * (int64_t)limits->num_sms;
+    // of next to no rows of W too X is in parts, so that random problems are of either text
+    const int64_t sms = limits->num_sms;
+    const bool few = m->groups > sms / 16 && m->groups <= (m->brain ? 3 : 8) * sms;
     if ((columns > 8 || few) && weft__linear_sent_shape(m, columns, 2, true, limits, shape))
         return true;
     if (columns > 8)
