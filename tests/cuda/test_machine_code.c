@@ -396,9 +396,9 @@ static void a_token_gives_back_slots_behind_its_loads(void **state)
     slots_are_given_back_behind_their_loads(WEFT_Q8_0, 0, 17, 1 + 1);
     slots_are_given_back_behind_their_loads(WEFT_BF16, 0, 31,
                                             1 + 3); // before X, gate and up, others
-    // and of gate and up in chains of eight; and of the second format
-    slots_are_given_back_behind_their_loads(WEFT_Q4_K, 0, 27, 1 + 5);
-    slots_are_given_back_behind_their_loads(WEFT_Q4_K, WEFT_Q6_K, 251, 1 + 5 + 1);
+    slots_are_given_back_behind_their_loads(WEFT_Q4_K, 0, 27, 1 + 4);
+    // and of the second format: before X is there, the first of V, the next early and late
+    slots_are_given_back_behind_their_loads(WEFT_Q4_K, WEFT_Q6_K, 251, 1 + 4 + 4);
 }
 
 int main(void)

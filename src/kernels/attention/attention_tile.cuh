@@ -3,7 +3,8 @@
 // sums.
 //
 // A slot is KEYS rows of keys, then KEYS of values, ROW_BYTES apart, or boxes (attention_boxes.cuh). The kernel defines these,
-// DIM, PART_BYTES, PLANE_BYTES, ROWS and KEEPS_QUERIES.
+// DIM, PART_BYTES, PLANE_BYTES, ROWS, KEEPS_QUERIES and SCORE_STEPS (sixteens of columns whose text stands side by side: fewer
+// where a tile is rare and its instructions must be fetched).
 #ifndef WEFT_KERNELS_ATTENTION_TILE_CUH
 #define WEFT_KERNELS_ATTENTION_TILE_CUH
 
@@ -39,7 +40,7 @@ DEVICE void tile_scores(uint32_t queries, const struct queries *kept, const uint
     const uint32_t k_row = tile_row(shared_address(slot), lane / 16 * 8 + lane % 8, lane / 8 % 2);
     // of all parts but the first, or of every other sixteen: two chains
     float low[ROW_SIXTEENS][KEYS / 8][4] = {};
-#pragma unroll(DIM > 128 ? 2 : 8)
+#pragma unroll(SCORE_STEPS)
     for (int32_t i = 0; i < DIM / 16; i++) {
         uint32_t k[KEYS / 16][4];
 #pragma unroll

@@ -33,6 +33,7 @@ enum {
     ANGLE_BYTES = WEFT_ROTARY / 2 * 8,
     STATE_FLOATS = DIM + 4, // acc, largest, sum; padded
     KEEPS_QUERIES = 0,
+    SCORE_STEPS = DIM > 128 ? 2 : 8,
 };
 
 // Shared memory: rings, later states | queries | a factor a row | the new key and value | cos, sin | pieces of every block

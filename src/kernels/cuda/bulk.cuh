@@ -7,6 +7,17 @@
 
 #include "src/kernels/cuda/types.cuh"
 
+// One lane of the warp; copies need no loop over lanes where the compiler knows that.
+DEVICE bool elected()
+{
+    uint32_t is;
+    asm volatile("{.reg .pred one;\n"
+                 "elect.sync _|one, 0xffffffff;\n"
+                 "selp.u32 %0, 1, 0, one;}"
+                 : "=r"(is));
+    return is != 0;
+}
+
 DEVICE void barrier_init(uint32_t barrier, uint32_t arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
@@ -67,26 +78,6 @@ DEVICE void barriers_wait(uint32_t first, uint32_t first_parity, uint32_t second
                  : "memory");
 }
 
-// Of four.
-DEVICE void barriers_wait_4(const uint32_t barrier[4], const uint32_t parity[4])
-{
-    asm volatile("{\n.reg .pred one, two, three, four;\n"
-                 "again:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 one, [%0], %1;\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 two, [%2], %3;\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 three, [%4], %5;\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 four, [%6], %7;\n"
-                 "and.pred one, one, two;\n"
-                 "and.pred three, three, four;\n"
-                 "and.pred one, one, three;\n"
-                 "@one bra.uni end;\n"
-                 "bra.uni again;\n"
-                 "end:\n}" ::"r"(barrier[0]),
-                 "r"(parity[0]), "r"(barrier[1]), "r"(parity[1]), "r"(barrier[2]), "r"(parity[2]),
-                 "r"(barrier[3]), "r"(parity[3])
-                 : "memory");
-}
-
 // Has that phase ended?
 DEVICE bool barrier_ended(uint32_t barrier, uint32_t parity)
 {
@@ -135,6 +126,56 @@ DEVICE void copy_bulk_as(uint32_t to_shared, const void *from, uint32_t bytes, u
                  "[%0], [%1], %2, [%3], %4;" ::"r"(to_shared),
                  "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
                  : "memory");
+}
+
+// Two barriers, and the parities of phases of theirs that are waited for.
+struct two_phases {
+    uint32_t barrier[2], parity[2];
+};
+
+// Announces a piece at a barrier and copies it. Meanwhile two others are looked at: have both of their phases ended? One text, for a look
+// takes a way through the memory unit, and what it says is not wanted before the copy has been asked for.
+DEVICE bool copy_and_look(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier,
+                          uint64_t policy, struct two_phases look)
+{
+    uint32_t ended;
+    asm volatile("{.reg .pred one, two;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 one, [%6], %7;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 two, [%8], %9;\n"
+                 "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%4], %3;\n"
+                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%1], [%2], %3, [%4], %5;\n"
+                 "and.pred one, one, two;\n"
+                 "selp.u32 %0, 1, 0, one;}"
+                 : "=r"(ended)
+                 : "r"(to), "l"(from), "r"(bytes), "r"(barrier), "l"(policy), "r"(look.barrier[0]),
+                   "r"(look.parity[0]), "r"(look.barrier[1]), "r"(look.parity[1])
+                 : "memory");
+    return ended != 0;
+}
+
+// The same of two pieces of so many bytes each, which come to places `apart` from one another.
+DEVICE bool copy_two_and_look(uint32_t to, const void *first, const void *second, uint32_t apart,
+                              uint32_t bytes, uint32_t barrier, uint64_t policy,
+                              struct two_phases look)
+{
+    uint32_t ended;
+    asm volatile("{.reg .pred one, two;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 one, [%9], %10;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 two, [%11], %12;\n"
+                 "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%5], %6;\n"
+                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%1], [%2], %3, [%5], %4;\n"
+                 "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%7], [%8], %3, [%5], %4;\n"
+                 "and.pred one, one, two;\n"
+                 "selp.u32 %0, 1, 0, one;}"
+                 : "=r"(ended)
+                 : "r"(to), "l"(first), "r"(bytes), "l"(policy), "r"(barrier), "r"(2 * bytes),
+                   "r"(to + apart), "l"(second), "r"(look.barrier[0]), "r"(look.parity[0]),
+                   "r"(look.barrier[1]), "r"(look.parity[1])
+                 : "memory");
+    return ended != 0;
 }
 
 // Brings the tensor map, which lies in global memory, near before it is used.

@@ -45,6 +45,8 @@ enum {
     PART_BYTES = ROWS * ROW_BYTES,
     STATE_FLOATS = DIM + 4, // acc, largest, sum; padded
     KEEPS_QUERIES = 0,
+    SCORE_STEPS =
+        DIM > 128 || WEFT_SECOND ? 2 : 8, // a second format has more text than an SM keeps
 };
 
 // Of linear_few_one.cuh: registers are there for whole tiles, which come one by one.
@@ -184,8 +186,9 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
         if (blockIdx.x == 0 && lane == 0)
             *args.launches =
                 shared_rest()->launch + 1; // everybody has read it: there are results of all
-    } else if (warp == MULTIPLIERS + 1 && lane == 0) {
-        ask_all(&args);
+    } else if (warp == MULTIPLIERS + 1) {
+        if (LOOKS_AHEAD ? elected() : lane == 0)
+            ask_all(&args);
     } else if (warp == MULTIPLIERS + 2) {
         heads_deliver_all(&args, lane);
     }

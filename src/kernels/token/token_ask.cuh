@@ -17,16 +17,21 @@ DEVICE void walk(struct walker *w)
         w->slot = 0, w->parity ^= 1;
 }
 
+// Is the next slot looked at while one is asked for? Where slots of a second format have less to copy than who asks has to do; others are
+// asked for no faster than memory brings them, and lose by it (NOTES.md).
+enum { LOOKS_AHEAD = WEFT_SECOND != 0 };
+
 // The next slot, which must have been read, and the one FLIGHT before, whose bytes must have come before it is asked for. (Those before the
 // first slot have come: their parities are the ones that barriers begin with.)
 struct asker {
     struct walker next, behind;
+    bool ready; // both are, as they were looked at when the one before was asked for
     uint64_t policy;
 };
 
 DEVICE struct asker asker_make()
 {
-    const struct asker a = {{0, 1}, {DEPTH - FLIGHT, 1}, policy_once()};
+    const struct asker a = {{0, 1}, {DEPTH - FLIGHT, 1}, false, policy_once()};
     return a;
 }
 
@@ -40,38 +45,22 @@ DEVICE uint32_t full_barrier(struct walker w)
     return shared_address(shared_rest()->full) + 8 * w.slot;
 }
 
-// Waits until the next slot may be asked for. Returns its barrier.
-DEVICE uint32_t slot_begin(struct asker *a)
-{
-    barriers_wait(empty_barrier(a->next), a->next.parity, full_barrier(a->behind),
-                  a->behind.parity);
-    walk(&a->behind);
-    return full_barrier(a->next);
-}
-
-DEVICE void slot_next(struct asker *a)
-{
-    walk(&a->next);
-}
-
-// The next two slots: where they are and their barriers, which are waited for side by side, for that is what takes the time of who asks.
-struct two_slots {
-    uint32_t to[2], full[2];
+// A slot that may be asked for: where it is, and its barrier.
+struct asked {
+    uint32_t to, full;
 };
 
-DEVICE struct two_slots two_begin(struct asker *a)
+// Waits until the next slot may be asked for.
+DEVICE struct asked slot_begin(struct asker *a)
 {
-    const struct walker first = a->next, behind = a->behind;
+    if (!a->ready)
+        barriers_wait(empty_barrier(a->next), a->next.parity, full_barrier(a->behind),
+                      a->behind.parity);
+    const struct asked slot = {shared_address(shared_memory()) + a->next.slot * SLOT,
+                               full_barrier(a->next)};
     walk(&a->next), walk(&a->behind);
-    const uint32_t barrier[4] = {empty_barrier(first), empty_barrier(a->next), full_barrier(behind),
-                                 full_barrier(a->behind)};
-    const uint32_t parity[4] = {first.parity, a->next.parity, behind.parity, a->behind.parity};
-    barriers_wait_4(barrier, parity);
-    const uint32_t ring = shared_address(shared_memory());
-    const struct two_slots two = {{ring + first.slot * SLOT, ring + a->next.slot * SLOT},
-                                  {full_barrier(first), full_barrier(a->next)}};
-    walk(&a->next), walk(&a->behind);
-    return two;
+    a->ready = false;
+    return slot;
 }
 
 #if PLAIN
@@ -108,7 +97,6 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
 {
     const struct work w = work_of(kind);
     const int32_t *share = shared_rest()->share[kind];
-    const uint32_t ring = shared_address(shared_memory());
 #pragma unroll 1
     for (int32_t u = share[0]; u < share[1]; u++) {
         const struct unit_place at = unit_at(kind, u);
@@ -117,27 +105,48 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
 #pragma unroll 1
         for (int32_t slot = 0; slot < w.slots; slot++) {
             const int32_t column = slot_column(w.form, slot);
-            const uint32_t barrier = slot_begin(a);
-            boxes_of_slot(ring + a->next.slot * SLOT, first, second, column,
-                          w.form == PAIRS ? column : column + 16, at.row, barrier, a->policy);
-            slot_next(a);
+            const struct asked s = slot_begin(a);
+            boxes_of_slot(s.to, first, second, column, w.form == PAIRS ? column : column + 16,
+                          at.row, s.full, a->policy);
         }
     }
 }
 
 #else
 
-// A slot of two pieces, `apart` from one another.
-DEVICE void slot_ask(struct asker *a, const uint8_t *first, int32_t first_bytes,
-                     const uint8_t *second, int32_t second_bytes, uint32_t apart)
+DEVICE struct two_phases next_phases(const struct asker *a)
 {
-    const uint32_t barrier = slot_begin(a);
-    const uint32_t to = shared_address(shared_memory()) + a->next.slot * SLOT;
-    barrier_expect(barrier, (uint32_t)(first_bytes + second_bytes));
-    copy_bulk_as(to, first, (uint32_t)first_bytes, barrier, a->policy);
-    if (second_bytes > 0)
-        copy_bulk_as(to + apart, second, (uint32_t)second_bytes, barrier, a->policy);
-    slot_next(a);
+    const struct two_phases next = {{empty_barrier(a->next), full_barrier(a->behind)},
+                                    {a->next.parity, a->behind.parity}};
+    return next;
+}
+
+// A slot of one piece.
+DEVICE void slot_ask(struct asker *a, const uint8_t *from, int32_t bytes)
+{
+    const struct asked s = slot_begin(a);
+    if (LOOKS_AHEAD) {
+        a->ready = copy_and_look(s.to, from, (uint32_t)bytes, s.full, a->policy, next_phases(a));
+        return;
+    }
+    barrier_expect(s.full, (uint32_t)bytes);
+    copy_bulk_as(s.to, from, (uint32_t)bytes, s.full, a->policy);
+}
+
+// Of two.
+DEVICE void slot_ask_two(struct asker *a, const uint8_t *first, const uint8_t *second,
+                         int32_t bytes)
+{
+    enum { APART = TEAM_WARPS * TILE };
+    const struct asked s = slot_begin(a);
+    if (LOOKS_AHEAD) {
+        a->ready = copy_two_and_look(s.to, first, second, APART, (uint32_t)bytes, s.full, a->policy,
+                                     next_phases(a));
+        return;
+    }
+    barrier_expect(s.full, 2 * (uint32_t)bytes);
+    copy_bulk_as(s.to, first, (uint32_t)bytes, s.full, a->policy);
+    copy_bulk_as(s.to + APART, second, (uint32_t)bytes, s.full, a->policy);
 }
 
 // Tiles of a unit of paired rows, from where its two blocks of rows begin.
@@ -146,27 +155,12 @@ DEVICE void pair_ask(struct asker *a, const uint8_t *first, const uint8_t *secon
 #pragma unroll 1
     for (int32_t left = tiles; left > 0; left -= TEAM_WARPS) {
         const int32_t bytes = min(left, TEAM_WARPS) * TILE;
-        slot_ask(a, first, bytes, second, bytes, TEAM_WARPS * TILE);
+        slot_ask_two(a, first, second, bytes);
         first += TEAM_WARPS * TILE, second += TEAM_WARPS * TILE;
     }
 }
 
 #if WEFT_SECOND
-
-// Two slots, or one where `second_bytes` is 0, of a piece each.
-DEVICE void two_slots_ask(struct asker *a, const uint8_t *first, uint32_t first_bytes,
-                          const uint8_t *second, uint32_t second_bytes)
-{
-    if (second_bytes == 0) {
-        slot_ask(a, first, (int32_t)first_bytes, NULL, 0, 0);
-        return;
-    }
-    const struct two_slots two = two_begin(a);
-    barrier_expect(two.full[0], first_bytes);
-    copy_bulk_as(two.to[0], first, first_bytes, two.full[0], a->policy);
-    barrier_expect(two.full[1], second_bytes);
-    copy_bulk_as(two.to[1], second, second_bytes, two.full[1], a->policy);
-}
 
 // Units of a matrix of the second format, `count` from `rows` on: of two blocks, or (not w->columns) of one.
 DEVICE void second_ask(struct asker *a, const uint8_t *rows, int32_t count,
@@ -174,16 +168,17 @@ DEVICE void second_ask(struct asker *a, const uint8_t *rows, int32_t count,
 {
     enum { BYTES = second_format::SECOND_TILE_BYTES };
     const int64_t row_bytes = (int64_t)w->tiles * BYTES; // of sixteen rows
-    // from slot to slot: columns, and bytes
-    const int32_t step = w->columns ? 2 : 4;
-    const int64_t apart = w->columns ? row_bytes : 2 * BYTES;
+    const int64_t apart =
+        w->columns ? row_bytes : 0; // from a slot to the next one of the same columns
 #pragma unroll 1
-    for (int32_t i = 0; i < count; i++, rows += w->columns ? 2 * row_bytes : row_bytes) {
+    for (int32_t i = 0; i < count; i++, rows += row_bytes + apart) {
         const uint8_t *at = rows;
 #pragma unroll 1
-        for (int32_t left = w->tiles; left > 0; left -= step, at += step * BYTES)
-            two_slots_ask(a, at, (uint32_t)min(left, 2) * BYTES, at + apart,
-                          (uint32_t)(w->columns ? min(left, 2) : min(max(left - 2, 0), 2)) * BYTES);
+        for (int32_t left = w->tiles; left > 0; left -= 2, at += 2 * BYTES) {
+            slot_ask(a, at, min(left, 2) * BYTES);
+            if (w->columns)
+                slot_ask(a, at + apart, min(left, 2) * BYTES);
+        }
     }
 }
 
@@ -206,12 +201,8 @@ DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 {
 #pragma unroll 1
     for (int32_t left = tiles; left > 0; left -= SLOT_TILES) {
-        const uint32_t bytes = (uint32_t)min(left, SLOT_TILES) * TILE, barrier = slot_begin(a);
-        barrier_expect(barrier, bytes);
-        copy_bulk_as(shared_address(shared_memory()) + a->next.slot * SLOT, rows, bytes, barrier,
-                     a->policy);
+        slot_ask(a, rows, min(left, SLOT_TILES) * TILE);
         rows += SLOT_TILES * TILE;
-        slot_next(a);
     }
 }
 
@@ -266,9 +257,10 @@ DEVICE void keys_ask(struct asker *a, const struct weft__token_layer *layer, int
     for (int32_t tile = 0; tile < at->left; tile++) {
         const int32_t key = at->seq.begin + (at->tile + tile) * KEYS, own = page;
         page = page_of(at, tile + 1);
-        const uint32_t barrier = slot_begin(a), to = shared_address(shared_keys(a->next.slot));
-        boxes_ask(layer->k_map, layer->v_map, to, at->kv_head, own, key % PAGE, barrier);
-        slot_next(a);
+        const uint32_t seq = a->next.slot;
+        const struct asked s = slot_begin(a);
+        boxes_ask(layer->k_map, layer->v_map, shared_address(shared_keys(seq)), at->kv_head, own,
+                  key % PAGE, s.full);
     }
 }
 

@@ -204,6 +204,93 @@ DEVICE int32_t next_of_team(uint32_t seq, int32_t warp)
 
 #if WEFT_SECOND
 
+#if SECOND_HOLDS
+
+DEVICE const uint8_t *second_tile_at(int32_t slot, int32_t half)
+{
+    return shared_memory() + slot * SLOT + half * second_format::SECOND_TILE_BYTES;
+}
+
+// Takes the tile of a slot that has come.
+DEVICE void second_take(uint4 of[2][4], int32_t slot, int32_t half, int32_t lane)
+{
+    slot_give_back(slot, second_format::held_tile_load(of, second_tile_at(slot, half), lane), lane);
+}
+
+// The team's first tile of a down that has the second format. False where there is none.
+DEVICE bool second_take_first(const struct weft__token_args *args, int32_t step, uint4 held[2][4],
+                              int32_t warp, int32_t lane)
+{
+    if ((step & 3) != DOWN || !is_second(args, DOWN, step >> 2))
+        return false;
+    const struct second_work w = second_work_of(DOWN, step >> 2 == args->num_layers - 1);
+    const uint32_t seq = walked_of(warp).x;
+    const int32_t next = next_of_team(seq, warp);
+    if (next >= units_of_block(DOWN) * w.slots)
+        return false;
+    const struct turn_of_slot turn = turn_of(seq + next);
+    slot_wait_turn(turn);
+    second_take(held, turn.at, warp % TEAM_WARPS, lane);
+    return true;
+}
+
+// Units of the second format of a matrix whose others have been multiplied: a tile of a slot each warp. `ahead`: the team's first has been
+// taken. The next is taken, where it has come, before scales meet the products of this one.
+DEVICE void second_multiply(int32_t kind, bool last, bool ahead, uint4 held[2][4], int32_t warp,
+                            int32_t lane)
+{
+    const struct second_work w = second_work_of(kind, last);
+    const int32_t half = warp % TEAM_WARPS, units = second_units(kind, true);
+    const uint8_t *row = shared_row(kind);
+    const uint2 walked = walked_of(warp);
+    struct turn_of_sums sums = {walked.y};
+    int32_t at = next_of_team(walked.x, warp); // of the unit
+    struct turn_of_slot turn = turn_of(walked.x + at);
+    int32_t left = units * w.slots - at;
+    if (!ahead && left > 0) {
+        slot_wait_turn(turn);
+        second_take(held, turn.at, half, lane);
+    }
+#pragma unroll 1
+    for (int32_t u = 0; u < units; u++, at -= w.slots) {
+        float sum[2][2] = {};
+#pragma unroll 1
+        for (; at < w.slots; at += TEAMS) {
+            const bool below = !w.columns && at >= w.block_slots; // of the second block
+            const int32_t slot = w.columns ? at / 2 : below ? at - w.block_slots : at;
+            const int32_t column = 2 * slot + half;
+            float acc[2] = {below ? sum[1][0] : sum[0][0], below ? sum[1][1] : sum[0][1]};
+            const second_format::held_x x =
+                second_format::held_x_of(row, row + w.cols, min(column, w.tiles - 1), lane);
+            int32_t dots[2][4];
+            second_format::held_dots(held, &x, lane, dots);
+            const uint32_t scales[2] = {held[1][2].x, held[1][2].y}, d = held[1][2].z;
+            left -= TEAMS;
+            turn_next(&turn);
+            const bool more = left > 0;
+            const bool early =
+                more && barrier_ended(shared_address(shared_rest()->full + turn.at), turn.parity);
+            if (early)
+                second_take(held, turn.at, half, lane);
+            if (column < w.tiles)
+                second_format::held_sum(scales, d, &x, dots, acc);
+            if (more && !early) {
+                slot_wait_turn(turn);
+                second_take(held, turn.at, half, lane);
+            }
+#pragma unroll
+            for (int32_t i = 0; i < 2; i++) {
+                sum[0][i] = below ? sum[0][i] : acc[i];
+                sum[1][i] = below ? acc[i] : sum[1][i];
+            }
+        }
+        sums_leave(&sums, sum, warp, lane);
+    }
+    walked_set(warp, make_uint2(walked_of(warp).x + units * w.slots, sums.next));
+}
+
+#else
+
 // Units of the second format of a matrix whose others have been multiplied: a tile of a slot each warp.
 DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
 {
@@ -246,6 +333,8 @@ DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
 
 #endif
 
+#endif
+
 // Of the SM's units of a matrix, those that are not of the second format.
 DEVICE int32_t first_units(const struct weft__token_args *args, int32_t kind, int32_t layer)
 {
@@ -261,6 +350,9 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     if (HOLDS && next_of_team(first, warp) <
                      first_units(args, step & 3, step >> 2) * work_of(step & 3).slots)
         tiles_take(&tiles, turn_of(first + next_of_team(first, warp)), warp % TEAM_WARPS, lane);
+#if SECOND_HOLDS
+    const bool second_ahead = second_take_first(args, step, tiles.codes, warp, lane);
+#endif
     x_take(args, step & 3, turn, warp, lane);
     const int32_t here = computed_here(step); // what follows from it is not kept while X is taken
     const int32_t kind = here & 3, layer = here >> 2, units = first_units(args, kind, layer);
@@ -281,6 +373,11 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     walked_set(warp, make_uint2(walked_of(warp).x +
                                     first_units(args, now & 3, now >> 2) * work_of(now & 3).slots,
                                 sums.next));
+#if SECOND_HOLDS
+    if (is_second(args, now & 3, now >> 2))
+        second_multiply(now & 3, now >> 2 == args->num_layers - 1, second_ahead, tiles.codes, warp,
+                        lane);
+#endif
 }
 
 #endif
@@ -304,7 +401,7 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
             walked_set(warp, make_uint2(walked.x + s->place.left, walked.y));
         }
         matrix_multiply(args, step, turn, warp, lane);
-#if WEFT_SECOND
+#if WEFT_SECOND && !SECOND_HOLDS
         if (is_second(args, computed_here(step) & 3, step >> 2))
             second_multiply(step & 3, step >> 2 == args->num_layers - 1, computed_here(own_warp),
                             computed_here(own_lane));

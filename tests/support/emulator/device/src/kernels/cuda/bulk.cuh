@@ -5,6 +5,11 @@
 
 #include "src/kernels/cuda/types.cuh"
 
+DEVICE bool elected()
+{
+    return threadIdx.x % WARP == 0;
+}
+
 DEVICE void barrier_init(uint32_t barrier, uint32_t arrivals)
 {
     emulated->mbarrier_init(barrier, arrivals);
@@ -40,12 +45,6 @@ DEVICE void barriers_wait(uint32_t first, uint32_t first_parity, uint32_t second
 {
     barrier_wait(first, first_parity);
     barrier_wait(second, second_parity);
-}
-
-DEVICE void barriers_wait_4(const uint32_t barrier[4], const uint32_t parity[4])
-{
-    for (int32_t i = 0; i < 4; i++)
-        barrier_wait(barrier[i], parity[i]);
 }
 
 DEVICE bool barrier_ended(uint32_t barrier, uint32_t parity)
@@ -89,6 +88,30 @@ DEVICE void copy_bulk_as(uint32_t to_shared, const void *from, uint32_t bytes, u
     if (policy != 1)
         emulated->fail("a copy of no known policy");
     copy_bulk(to_shared, from, bytes, barrier);
+}
+
+struct two_phases {
+    uint32_t barrier[2], parity[2];
+};
+
+DEVICE bool copy_and_look(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier,
+                          uint64_t policy, struct two_phases look)
+{
+    barrier_expect(barrier, bytes);
+    copy_bulk_as(to, from, bytes, barrier, policy);
+    return barrier_ended(look.barrier[0], look.parity[0]) &&
+           barrier_ended(look.barrier[1], look.parity[1]);
+}
+
+DEVICE bool copy_two_and_look(uint32_t to, const void *first, const void *second, uint32_t apart,
+                              uint32_t bytes, uint32_t barrier, uint64_t policy,
+                              struct two_phases look)
+{
+    barrier_expect(barrier, 2 * bytes);
+    copy_bulk_as(to, first, bytes, barrier, policy);
+    copy_bulk_as(to + apart, second, bytes, barrier, policy);
+    return barrier_ended(look.barrier[0], look.parity[0]) &&
+           barrier_ended(look.barrier[1], look.parity[1]);
 }
 
 // What the stand-in's cuTensorMapEncodeTiled() leaves (tests/support/standin/standin_work.c).
