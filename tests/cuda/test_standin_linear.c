@@ -414,6 +414,23 @@ static void case_linear_batches(void)
     weft_context_destroy(context);
 }
 
+// A function of a single part, and one of the input, are a CPU's: a sentence says so.
+static void case_linear_refuses(void)
+{
+    weft_context *context = must_open();
+    weft_linear_desc desc = {
+        .size = sizeof desc, .weight_dtype = WEFT_Q4_0, .rows = 64, .cols = 64};
+    const char *reason;
+    desc.gate = WEFT_LINEAR_GATE_SILU;
+    CHECK(!weft_linear_supported(context, &desc, &reason) && strstr(reason, "single part"));
+    desc.gate = WEFT_LINEAR_GATE_NONE;
+    desc.x_gate = WEFT_LINEAR_GATE_SILU;
+    CHECK(!weft_linear_supported(context, &desc, &reason) && strstr(reason, "x_gate"));
+    desc.x_gate = WEFT_LINEAR_GATE_NONE;
+    CHECK(weft_linear_supported(context, &desc, &reason) && !*reason);
+    weft_context_destroy(context);
+}
+
 // An entry of the table names the kernel of its problem; a name asked for goes before it, and exact plans do not ask.
 static void case_linear_tuned(void)
 {
@@ -463,15 +480,11 @@ static void case_linear_tuned(void)
 }
 
 static const struct standin_case cases[] = {
-    {"linear_groups", case_linear_groups},
-    {"linear_slices", case_linear_slices},
-    {"linear_mixed", case_linear_mixed},
-    {"linear_geometry", case_linear_geometry},
-    {"linear_batches", case_linear_batches},
-    {"linear_tuned", case_linear_tuned},
-    {"linear", case_linear},
-    {"linear_plain", case_linear_plain},
-    {"linear_pack", case_linear_pack},
+    {"linear_groups", case_linear_groups},   {"linear_slices", case_linear_slices},
+    {"linear_mixed", case_linear_mixed},     {"linear_geometry", case_linear_geometry},
+    {"linear_batches", case_linear_batches}, {"linear_tuned", case_linear_tuned},
+    {"linear_refuses", case_linear_refuses}, {"linear", case_linear},
+    {"linear_plain", case_linear_plain},     {"linear_pack", case_linear_pack},
 };
 
 int main(void)

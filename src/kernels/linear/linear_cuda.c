@@ -430,6 +430,19 @@ static void describe(const weft_linear_desc *desc, struct weft__cuda_choice *cho
                  rounds_y(desc) ? ", rounded" : "");
 }
 
+// What of a descriptor is not here, or NULL.
+static const char *missing(const weft_linear_desc *desc)
+{
+    if (desc->gate && desc->num_parts == 1)
+        return "linear: the function of a single part is a step of its own on cuda";
+    if (desc->x_gate)
+        return "linear: x_gate is not on cuda: the layer before applies it (gate)";
+    for (int32_t p = 0; p < desc->num_parts; p++)
+        if (desc->parts[p].rows > INT32_MAX - 64 || desc->cols > INT32_MAX / 2)
+            return "linear: rows and cols must fit 31 bits on cuda";
+    return NULL;
+}
+
 static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits *limits,
                         struct weft__cuda_choice *choice)
 {
@@ -446,22 +459,12 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
                                                 .x_dtype = desc->x_dtype,
                                                 .y_dtype = desc->y_dtype};
     const struct weft__kernel *first = NULL;
-    if (desc->gate && desc->num_parts == 1) {
-        snprintf(choice->text, sizeof choice->text,
-                 "linear: the function of a single part is a step of its own on cuda");
-        return WEFT_EUNSUPPORTED;
-    }
-    if (desc->x_gate) {
-        snprintf(choice->text, sizeof choice->text,
-                 "linear: x_gate is not on cuda: the layer before applies it (gate)");
+    const char *why = missing(desc);
+    if (why) {
+        snprintf(choice->text, sizeof choice->text, "%s", why);
         return WEFT_EUNSUPPORTED;
     }
     for (int32_t p = 0; p < desc->num_parts; p++) {
-        if (desc->parts[p].rows > INT32_MAX - 64 || desc->cols > INT32_MAX / 2) {
-            snprintf(choice->text, sizeof choice->text,
-                     "linear: rows and cols must fit 31 bits on cuda");
-            return WEFT_EUNSUPPORTED;
-        }
         weft_status status = add_part(desc, p, choice);
         if (status != WEFT_OK)
             return status;

@@ -378,74 +378,24 @@ static inline bool weft__linear_choose_four_bits(const struct weft__linear_matte
     return weft__linear_fits(m, shape, limits);
 }
 
-// 16 rows of bf16 where rows of W are very many, or gated, are left to linear_gemm_plain.cu (28672 x 4096 63.6 us, 65.2 so).
-static inline bool weft__linear_is_sent(const struct weft__linear_matter *m, int32_t columns,
-                                        const struct weft__cuda_limits *limits)
-{
-    const bool many = m->gate || m->groups > 8 * (int64_t)limits->num_sms;
-    return columns >= 8 && m->halves && !m->rounds && !m->experts &&
-           weft__linear_tier(limits)->sm >= 90 && !(columns == 16 && m->brain && many);
-}
-
+// Blocks for `groups` groups of rows.
 static inline uint32_t weft__linear_blocks(const struct weft__linear_shape *s,
-                                           const struct weft__cuda_limits *limits, int64_t groups);
-
-// The shape with `split` blocks a cluster, if they have room for X beside rings of two slots or more. Teams are what all groups take least time with, in tiles
-// and what follows a group.
-static inline bool weft__linear_sent_shape(const struct weft__linear_matter *m, int32_t columns,
-                                           int32_t split, bool as_numbers,
-                                           const struct weft__cuda_limits *limits,
-                                           struct weft__linear_shape *shape)
+                                           const struct weft__cuda_limits *limits, int64_t groups)
 {
-    const int64_t tile = weft__linear_tile_cols(m), all = (m->cols + tile - 1) / tile;
-    for (int32_t stages = 4; stages >= 2; stages--) {
-        *shape = (struct weft__linear_shape){.columns = columns,
-                                             .warps = 16,
-                                             .team = 16,
-                                             .stages = stages,
-                                             .split = split,
-                                             .blocks = 1,
-                                             .sent = true,
-                                             .as_numbers = as_numbers};
-        shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
-        if (!weft__linear_fits(m, shape, limits))
-            continue;
-        const int64_t clusters = weft__linear_blocks(shape, limits, INT32_MAX) / split;
-        const int64_t groups = (m->groups + clusters - 1) / clusters;
-        const int64_t tiles = (all + split - 1) / split;
-        int64_t least = INT64_MAX;
-        for (int32_t team = 16; team >= 2; team /= 2) {
-            const int64_t turns = (groups * team + 15) / 16;
-            const int64_t cost = turns * ((tiles + team - 1) / team + 1);
-            if (cost < least)
-                least = cost, shape->team = team;
-        }
-        return true;
+    if (s->pair) {
+        int64_t most = (int64_t)limits->num_sms * s->blocks / 2 * 2;
+        return (uint32_t)(groups < most ? groups : most);
     }
-    return false;
+    // clusters of 4 and 8 leave some SMs of a partition idle: the 132 of an H200 hold 28 and 14 of them, not 32
+    int64_t clusters =
+        (int64_t)limits->num_sms * s->blocks / (s->launches > 1 ? s->launches : 1) / s->split;
+    if (s->split >= 4)
+        clusters -= clusters / (s->split == 4 ? 6 : 8);
+    clusters = clusters < 1 ? 1 : clusters;
+    return (uint32_t)((groups < clusters ? groups : clusters) * s->split);
 }
 
-// Several rows of X by plain numbers of 16 bits, the columns divided among a cluster (linear_numbers_some.cu), of as few blocks as have room. Eight rows of X
-// in parts take fewer instructions than as numbers, and more room and time on their way: few rows of W are faster by the latter (NOTES.md). Of numbers, four blocks leave as
-// many SMs idle as eight, and X is twice as much.
-static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m, int32_t columns,
-                                            const struct weft__cuda_limits *limits,
-                                            struct weft__linear_shape *shape)
-{
-    if (!weft__linear_is_sent(m, columns, limits))
-        return false;
-    // of next to no rows of W too X is in parts, so that random problems are of either text
-    const int64_t sms = limits->num_sms;
-    const bool few = m->groups > sms / 16 && m->groups <= (m->brain ? 3 : 8) * sms;
-    if ((columns > 8 || few) && weft__linear_sent_shape(m, columns, 2, true, limits, shape))
-        return true;
-    if (columns > 8)
-        return weft__linear_sent_shape(m, columns, 8, true, limits, shape);
-    for (int32_t split = 2; split <= 8; split *= 2)
-        if (weft__linear_sent_shape(m, columns, split, false, limits, shape))
-            return true;
-    return false;
-}
+#include "src/kernels/linear/linear_cuda_sent.h"
 
 // Blocks of eight warps whose rows of W have up to sixteen tiles add up a gate's sums as blocks of sixteen do, as those of other
 // formats are: it costs them little, and in the one launch of a token (src/kernels/token/) chains of eight cost more.
@@ -493,23 +443,6 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
            weft__linear_choose_four_bits(m, columns, limits, shape) ||
            weft__linear_choose_sent(m, columns, limits, shape) ||
            weft__linear_choose_blocks(m, columns, limits, shape);
-}
-
-// Blocks for `groups` groups of rows.
-static inline uint32_t weft__linear_blocks(const struct weft__linear_shape *s,
-                                           const struct weft__cuda_limits *limits, int64_t groups)
-{
-    if (s->pair) {
-        int64_t most = (int64_t)limits->num_sms * s->blocks / 2 * 2;
-        return (uint32_t)(groups < most ? groups : most);
-    }
-    // clusters of 4 and 8 leave some SMs of a partition idle: the 132 of an H200 hold 28 and 14 of them, not 32
-    int64_t clusters =
-        (int64_t)limits->num_sms * s->blocks / (s->launches > 1 ? s->launches : 1) / s->split;
-    if (s->split >= 4)
-        clusters -= clusters / (s->split == 4 ? 6 : 8);
-    clusters = clusters < 1 ? 1 : clusters;
-    return (uint32_t)((groups < clusters ? groups : clusters) * s->split);
 }
 
 #endif
