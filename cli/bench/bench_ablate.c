@@ -6,19 +6,7 @@
 #include "cli/bench/bench_linear.h"
 
 static const bench_column columns[] = {
-    {"format", "format", -8, 0, 0},
-    {"rows", "rows", 6, 0, 0},
-    {"cols", "cols", 6, 0, 0},
-    {"batch", "batch", 5, 0, 0},
-    {"ablation", "without", -12, 0, 0},
-    {"variant", "kernel", -36, 0, 0},
-    {"us_median", "us median", 10, 1, 0},
-    {"slower", "slower", 7, 3, 0},
-    {"gbps", "GB/s", 7, 1, 0},
-    {"gflops", "GFLOP/s", 8, 1, 0},
-    {"roof_fraction", "% roof", 6, 1, 100},
-    {0},
-};
+    LINEAR_RACE_COLUMNS({"ablation", "without", -12, 0, 0}, {"variant", "kernel", -36, 0, 0})};
 
 // A way to do the problem.
 typedef struct way {

@@ -11,19 +11,7 @@
 enum { PRODUCT, LOADING, APART, PLACES };
 enum { GATE, UP, DOWN, MATRICES };
 
-static const bench_column columns[] = {
-    {"format", "format", -8, 0, 0},
-    {"rows", "rows", 6, 0, 0},
-    {"cols", "cols", 6, 0, 0},
-    {"batch", "batch", 5, 0, 0},
-    {"place", "function at", -11, 0, 0},
-    {"us_median", "us median", 10, 1, 0},
-    {"slower", "slower", 7, 3, 0},
-    {"gbps", "GB/s", 7, 1, 0},
-    {"gflops", "GFLOP/s", 8, 1, 0},
-    {"roof_fraction", "% roof", 6, 1, 100},
-    {0},
-};
+static const bench_column columns[] = {LINEAR_RACE_COLUMNS({"place", "function at", -11, 0, 0})};
 
 typedef struct mlp {
     linear_request *wish;

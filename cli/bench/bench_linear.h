@@ -13,6 +13,16 @@ typedef struct linear_request {
     bool exact, ablate, gate, in_place;
 } linear_request;
 
+// Columns of ways to do one problem, held beside one another: the arguments are what tells them apart.
+#define LINEAR_RACE_COLUMNS(...)                                                                   \
+    {"format", "format", -8, 0, 0}, {"rows", "rows", 6, 0, 0}, {"cols", "cols", 6, 0, 0},          \
+        {"batch", "batch", 5, 0, 0}, __VA_ARGS__, {"us_median", "us median", 10, 1, 0},            \
+        {"slower", "slower", 7, 3, 0}, {"gbps", "GB/s", 7, 1, 0}, {"gflops", "GFLOP/s", 8, 1, 0},  \
+        {"roof_fraction", "% roof", 6, 1, 100},                                                    \
+    {                                                                                              \
+        0                                                                                          \
+    }
+
 // One row of the result.
 typedef struct linear_problem {
     linear_request *wish;
