@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "src/kernels/linear/linear_blas_cuda.h"
 
-#include "src/kernels/linear/linear_gemm_cuda.h"
+#include "src/kernels/linear/linear_cuda.h"
 
 #define CONSTANTS(X) X(WEFT_BRAIN) X(WEFT_TERMS) X(WEFT_PLAIN) X(WEFT_X_DTYPE)
 WEFT__CUDA_CONSTANTS(linear_blas, CONSTANTS)
@@ -71,4 +71,23 @@ bool weft__linear_blas_plan(const weft_linear_desc *desc, const struct weft__lin
                                      "weft_linear_gemm_x", WEFT__CUDA_VALUES(linear_blas, of_x));
     choice->kernels[blas->x_kernel].lazy = blas->x_as_is;
     return true;
+}
+
+bool weft__linear_blas_plan_set(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
+                                struct weft__linear_set *set)
+{
+    const struct weft__linear_cuda_launch *launch = choice->launch;
+    const bool follows = desc->gate || weft__linear_rounds_y(desc);
+    if (set->matter.block_elems != 1 || (desc->variant && !set->named_blas) ||
+        (follows && !launch->whole))
+        return false;
+    return weft__linear_blas_plan(
+        desc,
+        &(struct weft__linear_blas_wish){.format = desc->parts[set->parts[0]].weight_dtype,
+                                         .x_dtype = weft__linear_numbers_dtype(launch),
+                                         .named = set->named_blas,
+                                         .follows = follows,
+                                         .parts = set->parts,
+                                         .num_parts = set->num_parts},
+        choice, &set->blas);
 }

@@ -42,17 +42,6 @@ static bool has_groups(const weft_linear_part *part)
            (part->scale_dtype == WEFT_F16 || part->scale_dtype == WEFT_BF16);
 }
 
-static bool rounds_y(const weft_linear_desc *desc)
-{
-    return desc->flags & (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT);
-}
-
-// Numbers that a set's kernels read: what was made ready is f32.
-static weft_dtype numbers_dtype(const struct weft__linear_cuda_launch *launch)
-{
-    return launch->ready_first ? WEFT_F32 : launch->x_dtype;
-}
-
 // linear_<name>.cu: weft_linear_<name>, of weights as a file has them
 #define WANT_ROWS(choice, name, part, rounded, lazy)                                               \
     want_rows(choice, "src/kernels/linear/linear_" name ".cu", "weft_linear_" name, part, rounded, \
@@ -124,7 +113,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_SPREAD = shape->spread,
         .WEFT_LONG_X = long_x(desc->cols),
         .WEFT_COLS = constant_cols(set, desc->cols),
-        .WEFT_X_DTYPE = (int32_t)numbers_dtype(launch),
+        .WEFT_X_DTYPE = (int32_t)weft__linear_numbers_dtype(launch),
         .WEFT_Y_DTYPE = (int32_t)(whole ? desc->y_dtype : WEFT_F32),
         .WEFT_SCALE_DTYPE = set->scale_dtype,
         .WEFT_BLOCKS = shape->blocks};
@@ -244,27 +233,7 @@ static weft_status add_part(const weft_linear_desc *desc, int32_t p,
     return WEFT_OK;
 }
 
-// Products by the library, where no name of another kernel was asked for.
-static bool add_blas(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
-                     struct weft__linear_set *set)
-{
-    const struct weft__linear_cuda_launch *launch = choice->launch;
-    const bool follows = desc->gate || rounds_y(desc);
-    if (set->matter.block_elems != 1 || (desc->variant && !set->named_blas) ||
-        (follows && !launch->whole))
-        return false;
-    return weft__linear_blas_plan(
-        desc,
-        &(struct weft__linear_blas_wish){.format = desc->parts[set->parts[0]].weight_dtype,
-                                         .x_dtype = numbers_dtype(launch),
-                                         .named = set->named_blas,
-                                         .follows = follows,
-                                         .parts = set->parts,
-                                         .num_parts = set->num_parts},
-        choice, &set->blas);
-}
-
-// Likewise of a part of fp8 or int8, whose weights lie as in a file, so many slabs of it as a run has steps for.
+// Products by the library of a part of fp8 or int8, whose weights lie as in a file, so many slabs of it as a run has steps for.
 static void add_widened(const weft_linear_desc *desc, int32_t p, struct weft__cuda_choice *choice)
 {
     struct weft__linear_cuda_launch *launch = choice->launch;
@@ -273,14 +242,14 @@ static void add_widened(const weft_linear_desc *desc, int32_t p, struct weft__cu
     const int32_t around =
         3 +
         2 * desc->num_parts; // X made ready, rounded, narrow; and finished, or kernels of our own
-    const struct weft__linear_blas_wish wish = {.format = format,
-                                                .x_dtype = (int32_t)numbers_dtype(launch),
-                                                .slabs = (WEFT__CUDA_MAX_STEPS - around) /
-                                                         WEFT__LINEAR_SLAB_STEPS / desc->num_parts,
-                                                .named = part->named_blas,
-                                                .follows = desc->gate || rounds_y(desc),
-                                                .parts = &p,
-                                                .num_parts = 1};
+    const struct weft__linear_blas_wish wish = {
+        .format = format,
+        .x_dtype = (int32_t)weft__linear_numbers_dtype(launch),
+        .slabs = (WEFT__CUDA_MAX_STEPS - around) / WEFT__LINEAR_SLAB_STEPS / desc->num_parts,
+        .named = part->named_blas,
+        .follows = desc->gate || weft__linear_rounds_y(desc),
+        .parts = &p,
+        .num_parts = 1};
     if (!part->as_file || (desc->variant && !part->named_blas) ||
         (format != WEFT_FP8_E4M3 && format != WEFT_FP8_E5M2 && format != WEFT_INT8) ||
         !weft__linear_blas_plan(desc, &wish, choice, &part->blas))
@@ -292,9 +261,10 @@ static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *
 {
     struct weft__linear_cuda_launch *launch = choice->launch;
     struct weft__linear_constants ready = {.WEFT_X_DTYPE = (int32_t)desc->x_dtype};
-    struct weft__linear_constants round = {.WEFT_X_DTYPE = (int32_t)numbers_dtype(launch)};
+    struct weft__linear_constants round = {.WEFT_X_DTYPE =
+                                               (int32_t)weft__linear_numbers_dtype(launch)};
     const struct weft__linear_constants finish = {.WEFT_GATE = (int32_t)desc->gate,
-                                                  .WEFT_ROUND = rounds_y(desc),
+                                                  .WEFT_ROUND = weft__linear_rounds_y(desc),
                                                   .WEFT_Y_DTYPE = (int32_t)desc->y_dtype};
     bool any_q8 = false, numbers = false;
     for (int32_t p = 0; p < desc->num_parts; p++) {
@@ -326,7 +296,7 @@ static void want_around(const weft_linear_desc *desc, struct weft__cuda_choice *
                                     "weft_linear_ready", &ready, !launch->ready_first);
     if (any_q8 && !(desc->flags & WEFT_LINEAR_X_ROUNDED))
         launch->round = WANT_HELPER(choice, "round", &round, false);
-    launch->finishes = desc->gate || rounds_y(desc) || desc->y_dtype != WEFT_F32;
+    launch->finishes = desc->gate || weft__linear_rounds_y(desc) || desc->y_dtype != WEFT_F32;
     if (launch->finishes || blas || sliced)
         launch->finish = WANT_HELPER(choice, "finish", &finish, launch->whole && !gemm);
 }
@@ -337,10 +307,12 @@ static int32_t add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *
 {
     const struct weft__linear_cuda_launch *launch = choice->launch;
     const int32_t before = choice->num_kernels;
-    const bool plain = set->matter.block_elems == 1, follows = desc->gate || rounds_y(desc);
+    const bool plain = set->matter.block_elems == 1,
+               follows = desc->gate || weft__linear_rounds_y(desc);
     struct weft__linear_slice_wish wish = {
         .matrix = {.format = desc->parts[set->parts[0]].weight_dtype,
-                   .x_dtype = plain ? (int32_t)numbers_dtype(launch) : WEFT__LINEAR_GEMM_ROUNDED,
+                   .x_dtype = plain ? (int32_t)weft__linear_numbers_dtype(launch)
+                                    : WEFT__LINEAR_GEMM_ROUNDED,
                    .y_dtype = (int32_t)(follows ? WEFT_F32 : desc->y_dtype),
                    .scale_dtype = set->scale_dtype,
                    .block_bytes = set->matter.block_bytes},
@@ -369,7 +341,7 @@ static weft_status shape_sets(const weft_linear_desc *desc, struct weft__cuda_ch
     for (int32_t s = 0; s < launch->num_sets; s++) {
         struct weft__linear_set *set = &launch->sets[s];
         set->matter.gate = desc->gate && launch->whole;
-        set->matter.rounds = rounds_y(desc) && launch->whole;
+        set->matter.rounds = weft__linear_rounds_y(desc) && launch->whole;
         set->matter.numbers_x = !(desc->flags & WEFT_LINEAR_X_ROUNDED) && !desc->norm;
         set->matter.twos = constant_cols(set, desc->cols) > 0;
         for (int32_t i = 0; i < (set->matter.gate ? 1 : set->num_parts); i++) {
@@ -404,7 +376,7 @@ static void want_products(const weft_linear_desc *desc, struct weft__cuda_choice
                                  : WEFT__LINEAR_GEMM_KERNELS + WEFT__LINEAR_SLICE_SHAPES;
         if (spare >= most)
             spare -= add_gemm(desc, choice, set);
-        if (spare > 0 && add_blas(desc, choice, set))
+        if (spare > 0 && weft__linear_blas_plan_set(desc, choice, set))
             spare--;
         set->first_kernel = choice->num_kernels;
         for (int32_t i = 0; i < set->num_shapes; i++)
@@ -427,7 +399,7 @@ static void describe(const weft_linear_desc *desc, struct weft__cuda_choice *cho
     if (at < room)
         snprintf(choice->text + at, room - at, " batch<=%d%s%s%s", desc->max_batch,
                  desc->norm ? ", norm before" : "", desc->gate ? ", gate after" : "",
-                 rounds_y(desc) ? ", rounded" : "");
+                 weft__linear_rounds_y(desc) ? ", rounded" : "");
 }
 
 // What of a descriptor is not here, or NULL.

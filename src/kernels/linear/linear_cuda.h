@@ -115,6 +115,21 @@ struct weft__linear_cuda_launch {
     int64_t ready_stride; // columns from row to row: whole tiles
 };
 
+static inline bool weft__linear_rounds_y(const weft_linear_desc *desc)
+{
+    return desc->flags & (WEFT_LINEAR_Y_ROUNDED | WEFT_LINEAR_NEXT);
+}
+
+// Numbers that a set's kernels read: what was made ready is f32.
+static inline weft_dtype weft__linear_numbers_dtype(const struct weft__linear_cuda_launch *launch)
+{
+    return launch->ready_first ? WEFT_F32 : launch->x_dtype;
+}
+
+// Products of a set by the library, where no name of another kernel was asked for; false if it does not serve.
+bool weft__linear_blas_plan_set(const weft_linear_desc *desc, struct weft__cuda_choice *choice,
+                                struct weft__linear_set *set);
+
 // Where everything of a planned launch lies in the workspace, and its bytes; false if these do not fit.
 bool weft__linear_cuda_lay_out(const weft_linear_desc *desc,
                                struct weft__linear_cuda_launch *launch, size_t *bytes);
