@@ -204,6 +204,29 @@ DEVICE int32_t next_of_team(uint32_t seq, int32_t warp)
 
 #if WEFT_SECOND
 
+// Is slot `at` of a unit one of the second of its two blocks?
+DEVICE bool second_below(const struct second_work *w, int32_t at)
+{
+    return !w->columns && at >= w->block_slots;
+}
+
+// The column that a warp has of slot `at` of a unit.
+DEVICE int32_t second_column(const struct second_work *w, int32_t at, bool below, int32_t half)
+{
+    const int32_t slot = w->columns ? at / 2 : below ? at - w->block_slots : at;
+    return 2 * slot + half;
+}
+
+// What the sums of a block have become.
+DEVICE void second_keep(float sum[2][2], bool below, const float acc[2])
+{
+#pragma unroll
+    for (int32_t i = 0; i < 2; i++) {
+        sum[0][i] = below ? sum[0][i] : acc[i];
+        sum[1][i] = below ? acc[i] : sum[1][i];
+    }
+}
+
 #if SECOND_HOLDS
 
 DEVICE const uint8_t *second_tile_at(int32_t slot, int32_t half)
@@ -256,9 +279,8 @@ DEVICE void second_multiply(int32_t kind, bool last, bool ahead, uint4 held[2][4
         float sum[2][2] = {};
 #pragma unroll 1
         for (; at < w.slots; at += TEAMS) {
-            const bool below = !w.columns && at >= w.block_slots; // of the second block
-            const int32_t slot = w.columns ? at / 2 : below ? at - w.block_slots : at;
-            const int32_t column = 2 * slot + half;
+            const bool below = second_below(&w, at);
+            const int32_t column = second_column(&w, at, below, half);
             float acc[2] = {below ? sum[1][0] : sum[0][0], below ? sum[1][1] : sum[0][1]};
             const second_format::held_x x =
                 second_format::held_x_of(row, row + w.cols, min(column, w.tiles - 1), lane);
@@ -278,11 +300,7 @@ DEVICE void second_multiply(int32_t kind, bool last, bool ahead, uint4 held[2][4
                 slot_wait_turn(turn);
                 second_take(held, turn.at, half, lane);
             }
-#pragma unroll
-            for (int32_t i = 0; i < 2; i++) {
-                sum[0][i] = below ? sum[0][i] : acc[i];
-                sum[1][i] = below ? acc[i] : sum[1][i];
-            }
+            second_keep(sum, below, acc);
         }
         sums_leave(&sums, sum, warp, lane);
     }
@@ -306,9 +324,8 @@ DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
         float sum[2][2] = {};
 #pragma unroll 1
         for (; at < w.slots; at += TEAMS) {
-            const bool below = !w.columns && at >= w.block_slots; // of the second block
-            const int32_t slot = w.columns ? at / 2 : below ? at - w.block_slots : at;
-            const int32_t column = 2 * slot + half;
+            const bool below = second_below(&w, at);
+            const int32_t column = second_column(&w, at, below, half);
             const uint8_t *tile =
                 shared_memory() + turn.at * SLOT + half * second_format::SECOND_TILE_BYTES;
             float acc[2] = {below ? sum[1][0] : sum[0][0], below ? sum[1][1] : sum[0][1]};
@@ -320,11 +337,7 @@ DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
             }
             slot_give_back(turn.at, float_bits(acc[0]) ^ float_bits(acc[1]), lane);
             turn_next(&turn);
-#pragma unroll
-            for (int32_t i = 0; i < 2; i++) {
-                sum[0][i] = below ? sum[0][i] : acc[i];
-                sum[1][i] = below ? acc[i] : sum[1][i];
-            }
+            second_keep(sum, below, acc);
         }
         sums_leave(&sums, sum, warp, lane);
     }
