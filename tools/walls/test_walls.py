@@ -134,9 +134,11 @@ class Walls(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("ctags"), "ctags is not installed")
     def test_long_function_is_caught(self):
-        self.write("src/plan/long.c", LONG_FUNCTION)
-        self.assertEqual([(finding.path, finding.rule) for finding in self.found(only=["length"])],
-                         [("src/plan/long.c", "length")])
+        paths = ["src/kernels/linear/long.cu", "src/kernels/linear/long.cuh", "src/plan/long.c"]
+        for path in paths:
+            self.write(path, LONG_FUNCTION)
+        self.assertEqual(sorted((finding.path, finding.rule) for finding in self.found(only=["length"])),
+                         [(path, "length") for path in paths])
 
     @unittest.skipUnless(shutil.which("gcc") and shutil.which("nm"), "no compiler")
     def test_stray_symbols_are_caught(self):

@@ -100,7 +100,7 @@ LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
 CODE = (".c", ".h", ".cu", ".cuh", ".py", ".sh", ".cmake", ".def", ".inc")
 C_CODE = (".c", ".h", ".cu", ".cuh", ".def", ".inc")
 FILE_WANTED, FILE_LIMIT = 500, 800
-FUNCTION_WANTED, FUNCTION_LIMIT = 80, 120
+FUNCTION_WANTED, FUNCTION_LIMIT = 60, 120
 GENERATED = re.compile(r"^tests/golden/")
 
 HEADINGS = {"Formula", "Shapes", "Units", "Align", "Alias", "Owner", "Numerics", "Threads", "Errors",
@@ -221,10 +221,10 @@ def rule_text(root, files):
 def function_spans(root, files):
     """(path, line, name, lines) of every C function, as far as ctags is installed."""
     ctags = shutil.which("ctags")
-    sources = [path for path in files if path.endswith((".c", ".h", ".cu"))]
+    sources = [path for path in files if path.endswith((".c", ".h", ".cu", ".cuh"))]
     if not ctags or not sources:
         return
-    listing = subprocess.run([ctags, "--fields=+ne", "--kinds-C=f", "--kinds-C++=f", "--langmap=C++:+.cu",
+    listing = subprocess.run([ctags, "--fields=+ne", "--kinds-C=f", "--kinds-C++=f", "--langmap=C++:+.cu.cuh",
                               "-f", "-", "-L", "-"], cwd=root, input="\n".join(sources),
                              capture_output=True, text=True, check=False).stdout
     for row in listing.splitlines():
