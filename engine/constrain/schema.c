@@ -328,9 +328,3 @@ grammar *schema_parse(const char *json, size_t bytes, engine_error *err)
     json_decref(root);
     return g;
 }
-
-grammar *schema_any_object(engine_error *err)
-{
-    static const char any[] = "{\"type\": \"object\"}";
-    return schema_parse(any, sizeof any - 1, err);
-}

@@ -18,7 +18,4 @@
 // NULL with the place in the schema and what is wrong with it.
 grammar *schema_parse(const char *json, size_t bytes, engine_error *err);
 
-// Any JSON object.
-grammar *schema_any_object(engine_error *err);
-
 #endif

@@ -149,8 +149,6 @@ static void copy_choices(tokenizer *t, const tokenizer_spec *spec)
     bool sentencepiece = spec->kind == TOKENIZER_SENTENCEPIECE || spec->kind == TOKENIZER_UNIGRAM;
     t->bos = spec->bos;
     t->eos = spec->eos;
-    t->eot = spec->eot;
-    t->padding = spec->padding;
     t->add_bos = chosen(spec->add_bos, usually_adds_bos(t), spec->bos);
     t->add_eos = chosen(spec->add_eos, usually_adds_eos(t), spec->eos);
     t->add_space_prefix =
@@ -254,16 +252,6 @@ int32_t tokenizer_bos(const tokenizer *t)
 int32_t tokenizer_eos(const tokenizer *t)
 {
     return t->eos;
-}
-
-int32_t tokenizer_eot(const tokenizer *t)
-{
-    return t->eot;
-}
-
-int32_t tokenizer_padding(const tokenizer *t)
-{
-    return t->padding;
 }
 
 int32_t tokenizer_unknown(const tokenizer *t)

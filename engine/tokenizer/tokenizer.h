@@ -101,8 +101,6 @@ tokenizer_pre(const tokenizer *t); // name of the pre-tokenizer; "" for all but 
 // TOKENIZER_NONE if the vocabulary has none.
 int32_t tokenizer_bos(const tokenizer *t);
 int32_t tokenizer_eos(const tokenizer *t);
-int32_t tokenizer_eot(const tokenizer *t);
-int32_t tokenizer_padding(const tokenizer *t);
 int32_t tokenizer_unknown(const tokenizer *t); // never the bos or an end of a byte-level vocabulary
 bool tokenizer_adds_bos(const tokenizer *t);
 bool tokenizer_adds_eos(const tokenizer *t);

@@ -34,7 +34,7 @@ struct tokenizer {
     pretokenizer pre; // byte-level
     unigram_model unigram;
     bool *ends; // [vocab.count] of tokenizer_is_end
-    int32_t bos, eos, eot, unknown, padding;
+    int32_t bos, eos, unknown;
     bool add_bos, add_eos;
     bool add_space_prefix;         // SentencePiece, Unigram; pieces of WordPiece begin with a space
     bool remove_extra_whitespaces; // SentencePiece, Unigram

@@ -119,10 +119,4 @@ static inline uint8_t weft__fp8_e5m2_from_f32(float value)
     return (uint8_t)(sign | rounded >> 21);
 }
 
-//  e8m0, the scale of an MX block: 2^(e - 127)
-static inline float weft__e8m0_to_f32(uint8_t e)
-{
-    return weft__f32_from_bits(e == 0 ? 0x00400000u : e == 255 ? 0x7fc00000u : (uint32_t)e << 23);
-}
-
 #endif

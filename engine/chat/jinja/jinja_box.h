@@ -104,9 +104,8 @@ int jinja_compare(jinja_box *box, jinja_value a, jinja_value b);
 // left of a generator, of which nothing is left then.
 jinja_value jinja_items_of(jinja_box *box, jinja_value value);
 
-// str(value): what {{ value }} prints; and repr(value).
+// str(value): what {{ value }} prints.
 void jinja_print(jinja_writer *writer, jinja_value value);
-void jinja_print_quoted(jinja_writer *writer, jinja_value value);
 jinja_text jinja_as_text(jinja_box *box, jinja_value value);
 
 // json.dumps(value, ensure_ascii=ascii); indent < 0: on one line.

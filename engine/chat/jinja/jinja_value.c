@@ -319,11 +319,6 @@ void jinja_print(jinja_writer *writer, jinja_value value)
     print(writer, value, false, 0);
 }
 
-void jinja_print_quoted(jinja_writer *writer, jinja_value value)
-{
-    print(writer, value, true, 0);
-}
-
 jinja_text jinja_as_text(jinja_box *box, jinja_value value)
 {
     jinja_writer writer = {.box = box};

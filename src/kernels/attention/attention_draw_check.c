@@ -26,17 +26,6 @@ float weft__problem_load(weft_dtype dtype, const void *from, int64_t at)
     return dtype == WEFT_F16 ? weft__f16_to_f32(half) : weft__bf16_to_f32(half);
 }
 
-float weft__problem_store(weft_dtype dtype, float x, void *to, int64_t at)
-{
-    if (dtype == WEFT_F32)
-        ((float *)to)[at] = x;
-    else if (is_byte(dtype))
-        weft__row_encoder(dtype)(&x, 1, (char *)to + at);
-    else
-        ((uint16_t *)to)[at] = dtype == WEFT_F16 ? weft__f16_from_f32(x) : weft__bf16_from_f32(x);
-    return weft__problem_load(dtype, to, at);
-}
-
 static bool one_in(struct check_case *c, int n)
 {
     return check_range(c, 1, n) == 1;

@@ -53,8 +53,7 @@ bool weft__problem_sees(const struct problem *p, int32_t s, int32_t token, int32
 // The check of WEFT_ATTENTION_APPEND and _OUT_ROUNDED, with `problems` of its own (attention_append_check.c).
 void weft__attention_append_check(struct check_case *c, int32_t problems);
 
-// Rounds a number to a plain format and stores it at element `at`; returns what it became.
-float weft__problem_store(weft_dtype dtype, float x, void *to, int64_t at);
+// The number of a plain format at element `at`.
 float weft__problem_load(weft_dtype dtype, const void *from, int64_t at);
 
 #endif
