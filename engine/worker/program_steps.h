@@ -160,7 +160,7 @@ struct model_program {
     int32_t tokens; // of the last pass
     int32_t layer;  // while building: whose steps are added
     // [2][max_seqs + 1], without and with cascades, by the number of sequences: all runs of a pass with one
-    // token each, recorded once; program_recorded().
+    // token each, recorded once (program_chain.c).
     weft_program **decoders;
     weft_program **links; // the same with the choice of the next token, and all moved on to it
     int64_t decoder_runs, link_runs;

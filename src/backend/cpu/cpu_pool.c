@@ -40,7 +40,7 @@ struct weft__cpu_pool {
     _Alignas(64) _Atomic int32_t
         unfinished; // tasks of the loop, but for those that its caller has done
     _Alignas(64) _Atomic int32_t sleepers;
-    _Atomic int32_t awake; // stay_awake() without may_sleep()
+    _Atomic int32_t awake; // calls of weft__cpu_pool_stay_awake() without their may_sleep()
     _Atomic bool closing;
     _Alignas(64) _Atomic uint32_t owner; // generation << 1 | busy
     pthread_mutex_t lock;
