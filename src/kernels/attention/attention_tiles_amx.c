@@ -11,7 +11,7 @@
 // weights are turned once. For 16 rows and 64 keys of 64 elements both products take 256 clocks, the
 // exponentials some 500.
 #include "src/kernels/attention/attention_int8.h"
-#include "src/kernels/attention/attention_tiles_rows_amx.h"
+#include "src/kernels/attention/attention_strips_rows_amx.h"
 
 weft__attention_scratch_fn weft__attention_scratch_amx, weft__attention_scratch_avx512;
 
@@ -20,7 +20,9 @@ int64_t weft__attention_scratch_amx(int32_t rows, int32_t head_dim, int32_t v_di
     const int64_t bytes =
         bytes_of_rows(rows, head_dim, v_dim) + bytes_of_tiles(rows, head_dim, v_dim);
     const int64_t few = weft__attention_scratch_avx512(rows, head_dim, v_dim);
-    return bytes > few ? bytes : few;
+    const int64_t strips = bytes_of_strips(rows, head_dim, v_dim);
+    const int64_t most = bytes > few ? bytes : few;
+    return most > strips ? most : strips;
 }
 
 static void score(struct tiles *t, int32_t b)
@@ -124,6 +126,83 @@ static void attend_block(struct tiles *t)
     count_block(s, mask);
 }
 
+// Two tiles of rows by two of keys or columns.
+#define LOAD_SQUARE(a, b, c, d)                                                                    \
+    do {                                                                                           \
+        tile_load(4, a, TILE_ROW_BYTES);                                                           \
+        tile_load(6, c, TILE_ROW_BYTES);                                                           \
+        tile_load(7, d, TILE_ROW_BYTES);                                                           \
+        tile_load(5, b, TILE_ROW_BYTES);                                                           \
+    } while (0)
+#define DOT_SQUARE()                                                                               \
+    do {                                                                                           \
+        tile_dot_bf16(0, 4, 6);                                                                    \
+        tile_dot_bf16(1, 4, 7);                                                                    \
+        tile_dot_bf16(2, 5, 6);                                                                    \
+        tile_dot_bf16(3, 5, 7);                                                                    \
+    } while (0)
+
+static void score_strip(const struct strips *t, int32_t strip, int32_t sixteens)
+{
+    const struct rows *s = &t->tiles.rows;
+    const int64_t steps = s->call->k.dim / GROUP, next = steps * TILE_NUMBERS;
+    const uint16_t *q = t->q + strip * 2 * next, *k = t->tiles.keys;
+    float *to = s->scores, *below = to + MOST_SIXTEENS * TILE_SUMS;
+    for (int32_t j = 0; j < sixteens; j += 2) {
+        tile_zero(0);
+        tile_zero(1);
+        tile_zero(2);
+        tile_zero(3);
+        for (int64_t i = 0; i < steps; i++, k += 2 * TILE_NUMBERS) {
+            LOAD_SQUARE(q + i * TILE_NUMBERS, q + next + i * TILE_NUMBERS, k, k + TILE_NUMBERS);
+            DOT_SQUARE();
+        }
+        tile_store(0, to + j * TILE_SUMS);
+        tile_store(1, to + (j + 1) * TILE_SUMS);
+        tile_store(2, below + j * TILE_SUMS);
+        tile_store(3, below + (j + 1) * TILE_SUMS);
+    }
+}
+
+static void add_strip(const struct strips *t, int32_t strip, int32_t sixteens)
+{
+    const struct rows *s = &t->tiles.rows;
+    const uint16_t *w = t->tiles.weights, *below = w + MOST_HALVES * TILE_NUMBERS;
+    const int64_t pairs = s->call->v.dim / GROUP;
+    float *acc = sums_of(s, 2 * strip), *next = sums_of(s, 2 * strip + 1);
+    for (int64_t c = 0; c < pairs; c++, acc += 2 * TILE_SUMS, next += 2 * TILE_SUMS) {
+        const uint16_t *v = t->tiles.values + c * t->tiles.value_pair;
+        tile_load(0, acc, TILE_ROW_BYTES);
+        tile_load(1, acc + TILE_SUMS, TILE_ROW_BYTES);
+        tile_load(2, next, TILE_ROW_BYTES);
+        tile_load(3, next + TILE_SUMS, TILE_ROW_BYTES);
+        for (int64_t h = 0; h < sixteens / 2; h++, v += 2 * TILE_NUMBERS) {
+            LOAD_SQUARE(w + h * TILE_NUMBERS, below + h * TILE_NUMBERS, v, v + TILE_NUMBERS);
+            DOT_SQUARE();
+        }
+        tile_store(0, acc);
+        tile_store(1, acc + TILE_SUMS);
+        tile_store(2, next);
+        tile_store(3, next + TILE_SUMS);
+    }
+}
+
+INLINE void gather_slot_of(struct strips *t, weft_dtype kv)
+{
+    gather_strip_keys(t, kv);
+    gather_values_to(&t->tiles, kv, t->tiles.values + t->slots * HALVES * t->tiles.value_half);
+}
+
+static void gather_slot(struct strips *t)
+{
+    switch (t->tiles.rows.call->k.dtype) {
+    case WEFT_INT8: gather_slot_of(t, WEFT_INT8); break;
+    case WEFT_FP8_E4M3: gather_slot_of(t, WEFT_FP8_E4M3); break;
+    case WEFT_FP8_E5M2: gather_slot_of(t, WEFT_FP8_E5M2); break;
+    default: gather_slot_of(t, WEFT_BF16);
+    }
+}
+
 weft__attention_fn weft__attention_BF16_avx512bf16, weft__attention_INT8_avx512bf16,
     weft__attention_FP8_E4M3_avx512bf16, weft__attention_FP8_E5M2_avx512bf16,
     weft__attention_BF16_avx512, weft__attention_ANY_avx512;
@@ -183,7 +262,10 @@ static void attend_on_tiles(const struct weft__attention_call *call,
     tiles_begin(16);
     for (int32_t n, i = 0; i < count; i += n) {
         n = alike(call, tiles + i, count - i);
-        if (n > 0)
+        if (n > 0 && weft__attention_rows(call, tiles + i) > LANES)
+            attend_strips(call, tiles + i, n,
+                          (struct strip_products){gather_slot, score_strip, add_strip}, false);
+        else if (n > 0)
             attend_tiles(call, tiles + i, n, attend_block);
         else
             pairs_for(call->k.dtype)(call, tiles + i, 1), n = 1;

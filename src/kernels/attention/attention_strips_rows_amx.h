@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+// What becomes of a strip's scores between the two products (attention_strips_amx.h), and the walk through the blocks of keys.
+// Part of attention_tiles_amx.c and attention_f16_amx.c.
+#ifndef WEFT_KERNELS_ATTENTION_STRIPS_ROWS_AMX_H
+#define WEFT_KERNELS_ATTENTION_STRIPS_ROWS_AMX_H
+
+#include "src/kernels/attention/attention_strips_amx.h"
+
+// What is done to the scores of sixteen rows.
+struct weighing {
+    bool mask, scaled;
+    bool far; // the largest are so large that their products are to be rounded before they are subtracted
+};
+
+INLINE __m512 max_of(__m512 a, __m512 b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+// Lane i of the result is the largest lane of v[i].
+static __m512 largest_of(const __m512 v[LANES])
+{
+    __m512 pairs[8], quads[4];
+    for (int i = 0; i < 8; i++)
+        pairs[i] = max_of(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]),
+                          _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
+    for (int i = 0; i < 4; i++) {
+        const __m512d low = _mm512_castps_pd(pairs[2 * i]), high = _mm512_castps_pd(pairs[2 * i + 1]);
+        quads[i] = max_of(_mm512_castpd_ps(_mm512_unpacklo_pd(low, high)),
+                          _mm512_castpd_ps(_mm512_unpackhi_pd(low, high)));
+    }
+    const __m512 a = max_of(_mm512_shuffle_f32x4(quads[0], quads[1], 0x88),
+                            _mm512_shuffle_f32x4(quads[0], quads[1], 0xdd));
+    const __m512 b = max_of(_mm512_shuffle_f32x4(quads[2], quads[3], 0x88),
+                            _mm512_shuffle_f32x4(quads[2], quads[3], 0xdd));
+    return max_of(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+
+// 2^x for x <= 0 or a little above, within 1.5 units in the last place: 2^f times 2^(x - f), 0 <= f < 1. -infinity gives 0, where
+// VREDUCEPS gives 0; NaN gives NaN. The polynomial's relative error is 2^-23.3.
+INLINE __m512 power_of(__m512 x, __mmask16 seen)
+{
+    const __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    __m512 p = vf32_set1(0x1.e974fep-10f);
+    p = vf32_fma(p, f, vf32_set1(0x1.277854p-7f));
+    p = vf32_fma(p, f, vf32_set1(0x1.c91ce6p-5f));
+    p = vf32_fma(p, f, vf32_set1(0x1.ebdb56p-3f));
+    p = vf32_fma(p, f, vf32_set1(0x1.62e4bap-1f));
+    p = vf32_fma(p, f, vf32_set1(1));
+    return _mm512_maskz_scalef_ps(seen, p, x);
+}
+
+// Which of sixteen keys row `row` sees.
+INLINE __mmask16 seen_of(const struct strips *t, int32_t row, int32_t sixteen, const bool mask)
+{
+    const struct rows *s = &t->tiles.rows;
+    if (!mask || row >= s->rows)
+        return 0xffff;
+    const int64_t padded = (int64_t)s->blocks * LANES;
+    return (__mmask16)(t->seen[sixteen / SIXTEENS * padded + row] >> sixteen % SIXTEENS * 16);
+}
+
+INLINE __m512 load_score(const struct strips *t, const float *at, int32_t sixteen,
+                         const bool scaled)
+{
+    const __m512 x = _mm512_loadu_ps(at);
+    return scaled ? vf32_mul(x, _mm512_loadu_ps(t->tiles.rows.key_scale + sixteen * 16)) : x;
+}
+
+// The largest scores of sixteen rows.
+INLINE __m512 largest_scores(const struct strips *t, int32_t b, int32_t sixteens, const bool mask,
+                             const bool scaled)
+{
+    const float *scores = t->tiles.rows.scores + b % 2 * MOST_SIXTEENS * TILE_SUMS;
+    __m512 top[LANES];
+    for (int r = 0; r < LANES; r++) {
+        __m512 a = vf32_set1(-INFINITY), c = a;
+        for (int32_t j = 0; j < sixteens; j += 2) {
+            const float *at = scores + j * TILE_SUMS + r * LANES;
+            const __m512 x = load_score(t, at, j, scaled);
+            const __m512 y = load_score(t, at + TILE_SUMS, j + 1, scaled);
+            a = _mm512_mask_max_ps(a, seen_of(t, b * LANES + r, j, mask), a, x);
+            c = _mm512_mask_max_ps(c, seen_of(t, b * LANES + r, j + 1, mask), c, y);
+        }
+        top[r] = max_of(a, c);
+    }
+    return largest_of(top);
+}
+
+// Scores of a row to weights. Returns their sums.
+INLINE __m512 weigh_row(const struct strips *t, int32_t b, int32_t r, int32_t sixteens,
+                        float largest, float scale, const struct weighing how, const bool two)
+{
+    const struct rows *s = &t->tiles.rows;
+    const float *scores = s->scores + b % 2 * MOST_SIXTEENS * TILE_SUMS + r * LANES;
+    const int64_t to = b % 2 * MOST_HALVES * TILE_NUMBERS + r * GROUP;
+    const __m512 from = vf32_set1(largest), factor = vf32_set1(scale);
+    __m512 total[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    for (int32_t j = 0; j < sixteens; j += 2) {
+        __m512 p[2];
+        VF32_UNROLL
+        for (int i = 0; i < 2; i++) {
+            const __mmask16 seen = seen_of(t, b * LANES + r, j + i, how.mask);
+            const __m512 x = load_score(t, scores + (j + i) * TILE_SUMS, j + i, how.scaled);
+            p[i] = power_of(how.scaled ? vf32_sub(x, from)
+                            : how.far  ? vf32_sub(vf32_mul(x, factor), from)
+                                       : _mm512_fmsub_ps(x, factor, from),
+                            seen);
+            total[i] = vf32_add(total[i], p[i]);
+            if (how.scaled)
+                p[i] = _mm512_mask_mul_ps(p[i], seen, p[i],
+                                          _mm512_loadu_ps(s->value_scale + (j + i) * 16));
+        }
+        const int64_t at = to + j / 2 * TILE_NUMBERS;
+        if (two) {
+            const struct parts parts = parts_of(p[0], p[1], 0x8000); // what is left is rounded
+            _mm512_storeu_si512(t->tiles.weights + at, parts.most);
+            _mm512_storeu_si512(t->tiles.weights_rest + at, parts.rest);
+        } else
+            _mm512_storeu_si512(t->tiles.weights + at, (__m512i)_mm512_cvtne2ps_pbh(p[1], p[0]));
+    }
+    return vf32_add(total[0], total[1]);
+}
+
+// The online softmax of sixteen rows. In two parts of bf16 if `two`.
+INLINE void weigh_rows(const struct strips *t, int32_t b, int32_t sixteens,
+                       const struct weighing how, const bool two)
+{
+    const struct rows *s = &t->tiles.rows;
+    const float scale = fabsf(s->call->scale) * LOG2E;
+    const __m512 before = _mm512_loadu_ps(s->largest + b * LANES);
+    const __m512 top = largest_scores(t, b, sixteens, how.mask, how.scaled);
+    const __mmask16 some = _mm512_cmp_ps_mask(top, vf32_set1(-INFINITY), _CMP_NEQ_UQ);
+    const __m512 scaled = how.scaled ? top : _mm512_mask_mul_ps(top, some, top, vf32_set1(scale));
+    const __m512 largest = vf32_max(before, scaled);
+    const __mmask16 none = _mm512_cmp_ps_mask(largest, vf32_set1(-INFINITY), _CMP_EQ_OQ);
+    const __m512 from = _mm512_mask_blend_ps(none, largest, _mm512_setzero_ps());
+    const bool far = _mm512_cmp_ps_mask(_mm512_abs_ps(from), vf32_set1(0x1p20f), _CMP_NLT_UQ) != 0;
+    struct weighing each = how;
+    float from_of[LANES];
+    __m512 total[LANES];
+    _mm512_storeu_ps(from_of, from);
+    if (far && !how.scaled) {
+        each.far = true;
+        for (int r = 0; r < LANES; r++)
+            total[r] = weigh_row(t, b, r, sixteens, from_of[r], scale, each, two);
+    } else
+        for (int r = 0; r < LANES; r++)
+            total[r] = weigh_row(t, b, r, sixteens, from_of[r], scale, how, two);
+    const __m512 shrink = vf32_exp2(vf32_sub(before, from));
+    _mm512_storeu_ps(s->shrink + b * LANES, shrink);
+    _mm512_storeu_ps(s->sum + b * LANES,
+                     vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, vf32_sums(total)));
+    _mm512_storeu_ps(s->largest + b * LANES, largest);
+}
+
+INLINE void weigh_strip(const struct strips *t, int32_t strip, int32_t sixteens, const bool mask,
+                        const bool two)
+{
+    tiles_written();
+    for (int32_t b = 2 * strip; b < 2 * strip + 2; b++) {
+        if (!two && t->tiles.rows.scaled)
+            weigh_rows(t, b, sixteens, (struct weighing){.mask = true, .scaled = true}, two);
+        else if (mask)
+            weigh_rows(t, b, sixteens, (struct weighing){.mask = true}, two);
+        else
+            weigh_rows(t, b, sixteens, (struct weighing){.mask = false}, two);
+        shrink_sums(&t->tiles.rows, b);
+    }
+    tiles_written();
+}
+
+// Sixteens of keys of which a strip sees some, an even number: those behind them need not be multiplied.
+static int32_t sixteens_of(const struct strips *t, int32_t strip)
+{
+    const struct rows *s = &t->tiles.rows;
+    const int32_t end = (strip + 1) * STRIP < s->rows ? (strip + 1) * STRIP : s->rows;
+    for (int32_t slot = t->slots - 1; slot >= 0; slot--) {
+        uint64_t some = 0;
+        for (int32_t r = strip * STRIP; r < end; r++)
+            some |= t->seen[slot * (int64_t)s->blocks * LANES + r];
+        if (some)
+            return slot * SIXTEENS + (some >> 32 ? SIXTEENS : 2);
+    }
+    return 0;
+}
+
+// Infinities and NaNs that values of the slots have, for those rows of a strip that see them.
+static __attribute__((noinline)) void add_wild_strip(const struct strips *t, int32_t strip)
+{
+    const struct rows *s = &t->tiles.rows;
+    struct rows of_slot = *s;
+    const int32_t dim = s->call->v.dim;
+    const int32_t end = (strip + 1) * STRIP < s->rows ? (strip + 1) * STRIP : s->rows;
+    for (int32_t key = 0; key < t->slots * BLOCK; key++) {
+        const int32_t slot = key / BLOCK;
+        if (!(t->wild[slot] >> key % BLOCK & 1))
+            continue;
+        of_slot.values_at = t->value_places + slot * BLOCK;
+        for (int32_t r = strip * STRIP; r < end; r++) {
+            const int32_t half = (r / LANES % 2 * MOST_HALVES + key / 32) * TILE_NUMBERS;
+            const int32_t place = s->call->v.dtype == WEFT_F16 ? key % 16 * 2 + key % 32 / 16 : key % 32;
+            const float weight = weft__bf16_to_f32(t->tiles.weights[half + r % LANES * 32 + place]);
+            if (!(t->seen[slot * (int64_t)s->blocks * LANES + r] >> key % BLOCK & 1))
+                continue;
+            for (int32_t i = 0; i < dim; i++) {
+                const float x = value_at(&of_slot, key % BLOCK, i);
+                if (!isfinite(x))
+                    sums_of(s, r / LANES)[place_of(s, r % LANES, i)] += weight * x;
+            }
+        }
+    }
+}
+
+// The kernel's own part of a format: what a block becomes, and the two products.
+struct strip_products {
+    void (*gather)(struct strips *t);
+    void (*score)(const struct strips *t, int32_t strip, int32_t sixteens);
+    void (*add)(const struct strips *t, int32_t strip, int32_t sixteens);
+};
+
+INLINE void attend_slots(struct strips *t, const struct strip_products of, const bool two)
+{
+    const struct rows *s = &t->tiles.rows;
+    bool mask = s->call->generic;
+    uint64_t wild = 0;
+    for (int32_t slot = 0; slot < t->slots; slot++) {
+        mask |= t->by_all[slot] != ~UINT64_C(0);
+        wild |= t->wild[slot];
+    }
+    for (int32_t strip = 0; strip < s->blocks / 2; strip++) {
+        const int32_t sixteens = mask ? sixteens_of(t, strip) : t->slots * SIXTEENS;
+        if (sixteens == 0)
+            continue;
+        of.score(t, strip, sixteens);
+        weigh_strip(t, strip, sixteens, mask, two);
+        of.add(t, strip, sixteens);
+        tiles_written();
+        if (wild)
+            add_wild_strip(t, strip);
+    }
+    t->slots = 0;
+}
+
+static bool begin_slot(struct strips *t, struct blocks *blocks)
+{
+    struct rows *s = &t->tiles.rows;
+    if (!next_of(s, blocks))
+        return false;
+    t->tiles.asked = s->call->ahead ? 0 : ALL_ROWS;
+    if (begins_tile(s->block)) {
+        const bool loaded = same_rows(s->tile, s->block->tile);
+        s->tile = s->block->tile;
+        if (!loaded)
+            take_strip_queries(t);
+        open_rows(s, LANES);
+        s->all = seen_by_all(s);
+    }
+    s->seen = t->seen + t->slots * (int64_t)s->blocks * LANES;
+    look(s);
+    return true;
+}
+
+// `count` tiles of as many rows, each with keys.
+INLINE void attend_strips(const struct weft__attention_call *call,
+                          const struct weft__attention_tile *tiles, int32_t count,
+                          const struct strip_products of, const bool two)
+{
+    struct strips t = lay_out_strips(call, tiles);
+    struct rows *s = &t.tiles.rows;
+    struct blocks blocks = begin_blocks(s, tiles, count);
+    while (begin_slot(&t, &blocks)) {
+        if (s->by_some)
+            take_slot(&t, of.gather);
+        if (t.slots == SLOTS || (t.slots > 0 && ends_tile(s->block)))
+            attend_slots(&t, of, two);
+        for (int32_t row = 0; ends_tile(s->block) && row < s->rows; row++)
+            store_row(s, row);
+    }
+}
+
+#endif
