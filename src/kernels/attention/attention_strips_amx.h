@@ -28,6 +28,46 @@ enum {
     MOST_HALVES = MOST_KEYS / 32,
 };
 
+// Squares of two tiles of sums by two: 0 and 1 are the upper ones. Each pair of tiles lies together.
+#define SQUARE_BEGIN()                                                                             \
+    do {                                                                                           \
+        tile_zero(0);                                                                              \
+        tile_zero(1);                                                                              \
+        tile_zero(2);                                                                              \
+        tile_zero(3);                                                                              \
+    } while (0)
+#define SQUARE_LOAD(upper, lower)                                                                  \
+    do {                                                                                           \
+        tile_load(0, upper, TILE_ROW_BYTES);                                                       \
+        tile_load(1, (upper) + TILE_SUMS, TILE_ROW_BYTES);                                         \
+        tile_load(2, lower, TILE_ROW_BYTES);                                                       \
+        tile_load(3, (lower) + TILE_SUMS, TILE_ROW_BYTES);                                         \
+    } while (0)
+#define SQUARE_STORE(upper, lower)                                                                 \
+    do {                                                                                           \
+        tile_store(0, upper);                                                                      \
+        tile_store(1, (upper) + TILE_SUMS);                                                        \
+        tile_store(2, lower);                                                                      \
+        tile_store(3, (lower) + TILE_SUMS);                                                        \
+    } while (0)
+#define LOAD_ROWS(upper, lower)                                                                    \
+    do {                                                                                           \
+        tile_load(4, upper, TILE_ROW_BYTES);                                                       \
+        tile_load(5, lower, TILE_ROW_BYTES);                                                       \
+    } while (0)
+#define LOAD_COLUMNS(left, right)                                                                  \
+    do {                                                                                           \
+        tile_load(6, left, TILE_ROW_BYTES);                                                        \
+        tile_load(7, right, TILE_ROW_BYTES);                                                       \
+    } while (0)
+#define DOT_SQUARE()                                                                               \
+    do {                                                                                           \
+        tile_dot_bf16(0, 4, 6);                                                                    \
+        tile_dot_bf16(1, 4, 7);                                                                    \
+        tile_dot_bf16(2, 5, 6);                                                                    \
+        tile_dot_bf16(3, 5, 7);                                                                    \
+    } while (0)
+
 struct strips {
     struct tiles tiles; // of which rows.scores, rows.weight and rows.q are not used
     uint16_t *q, *q_rest;
@@ -125,17 +165,24 @@ static void take_strip_queries(struct strips *t)
     const struct rows *s = &t->tiles.rows;
     const int32_t dim = s->call->k.dim, steps = dim / GROUP;
     const bool two = s->call->k.dtype == WEFT_F16;
+    const bool plain = !two && s->call->q_dtype == WEFT_BF16 && !s->call->q_scales;
     const __m512i sign = _mm512_set1_epi16(s->call->scale < 0 ? (short)0x8000 : 0);
     t->tiles.wild_queries = false;
     for (int32_t r = 0; r < s->blocks * LANES; r++) {
         float wide[WEFT__ATTENTION_MAX_DIM];
-        uint16_t *most = t->staged, *rest = t->staged_rest;
-        if (r < s->rows) {
+        const uint16_t *most = t->staged, *rest = t->staged_rest;
+        if (r < s->rows && plain) {
+            const struct weft__attention_call *call = s->call;
+            const int64_t token = call->lengths.cu_q_lens[s->tile->seq] +
+                                  (int64_t)weft__attention_token(call, s->tile, r);
+            most = (const uint16_t *)call->q + token * call->q_token_stride +
+                   weft__attention_head(call, s->tile, r) * call->q_head_stride;
+        } else if (r < s->rows) {
             weft__attention_query(s->call, s->tile, r, wide);
             if (two)
-                t->tiles.wild_queries |= divide_query(wide, dim, most, rest);
+                t->tiles.wild_queries |= divide_query(wide, dim, t->staged, t->staged_rest);
             else
-                round_query(wide, dim, most);
+                round_query(wide, dim, t->staged);
         }
         for (int32_t i = 0; i < steps; i++) {
             const int64_t to =
@@ -196,13 +243,13 @@ INLINE void gather_strip_keys(struct strips *t, weft_dtype kv)
     }
 }
 
-// The block at hand becomes a slot. gather(): its keys and values. Those of values that are wild are kept in mind.
-INLINE void take_slot(struct strips *t, void (*gather)(struct strips *t))
+// The block at hand becomes a slot. gather_it(): its keys and values. Those of values that are wild are kept in mind.
+INLINE void take_slot(struct strips *t, void (*gather_it)(struct strips *t))
 {
     struct rows *s = &t->tiles.rows;
     const int32_t slot = t->slots;
     t->tiles.wild_keys = 0;
-    gather(t);
+    gather_it(t);
     t->by_all[slot] = s->by_all;
     t->wild[slot] = t->tiles.wild;
     t->wild_keys[slot] = t->tiles.wild_keys;

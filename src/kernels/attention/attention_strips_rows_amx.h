@@ -154,7 +154,7 @@ INLINE void weigh_rows(const struct strips *t, int32_t b, int32_t sixteens,
     _mm512_storeu_ps(s->largest + b * LANES, largest);
 }
 
-INLINE void weigh_strip(const struct strips *t, int32_t strip, int32_t sixteens, const bool mask,
+static __attribute__((noinline)) void weigh_strip(const struct strips *t, int32_t strip, int32_t sixteens, const bool mask,
                         const bool two)
 {
     tiles_written();
@@ -261,6 +261,31 @@ static bool begin_slot(struct strips *t, struct blocks *blocks)
     return true;
 }
 
+// The results of a row that has seen all of its keys, as vectors.
+static void finish_strip_row(const struct rows *s, int32_t row)
+{
+    const struct weft__attention_call *call = s->call;
+    const int64_t token =
+        (int64_t)call->lengths.cu_q_lens[s->tile->seq] + weft__attention_token(call, s->tile, row);
+    const int64_t head = weft__attention_head(call, s->tile, row);
+    const int64_t at = token * call->out_token_stride + head * call->out_head_stride;
+    const float inverse = weft__attention_close(call, token, head, s->largest[row], s->sum[row]);
+    for (int32_t i = 0; i < call->v.dim; i += GROUP) {
+        __m512 x[2];
+        load_columns(s, row, i, x);
+        for (int h = 0; h < 2; h++) {
+            const int64_t to = at + i + h * LANES;
+            const __m512 y = vf32_mul(x[h], vf32_set1(inverse));
+            if (call->out_dtype == WEFT_F32)
+                vf32_store((float *)call->out + to, y);
+            else if (call->out_dtype == WEFT_F16)
+                vf32_store_f16((uint16_t *)call->out + to, y);
+            else
+                vf32_store_bf16((uint16_t *)call->out + to, y);
+        }
+    }
+}
+
 // `count` tiles of as many rows, each with keys.
 INLINE void attend_strips(const struct weft__attention_call *call,
                           const struct weft__attention_tile *tiles, int32_t count,
@@ -275,7 +300,7 @@ INLINE void attend_strips(const struct weft__attention_call *call,
         if (t.slots == SLOTS || (t.slots > 0 && ends_tile(s->block)))
             attend_slots(&t, of, two);
         for (int32_t row = 0; ends_tile(s->block) && row < s->rows; row++)
-            store_row(s, row);
+            (s->tile->partial ? store_row : finish_strip_row)(s, row);
     }
 }
 

@@ -126,45 +126,24 @@ static void attend_block(struct tiles *t)
     count_block(s, mask);
 }
 
-// Two tiles of rows by two of keys or columns.
-#define LOAD_SQUARE(a, b, c, d)                                                                    \
-    do {                                                                                           \
-        tile_load(4, a, TILE_ROW_BYTES);                                                           \
-        tile_load(6, c, TILE_ROW_BYTES);                                                           \
-        tile_load(7, d, TILE_ROW_BYTES);                                                           \
-        tile_load(5, b, TILE_ROW_BYTES);                                                           \
-    } while (0)
-#define DOT_SQUARE()                                                                               \
-    do {                                                                                           \
-        tile_dot_bf16(0, 4, 6);                                                                    \
-        tile_dot_bf16(1, 4, 7);                                                                    \
-        tile_dot_bf16(2, 5, 6);                                                                    \
-        tile_dot_bf16(3, 5, 7);                                                                    \
-    } while (0)
-
-static void score_strip(const struct strips *t, int32_t strip, int32_t sixteens)
+static __attribute__((noinline)) void score_strip(const struct strips *t, int32_t strip, int32_t sixteens)
 {
     const struct rows *s = &t->tiles.rows;
     const int64_t steps = s->call->k.dim / GROUP, next = steps * TILE_NUMBERS;
     const uint16_t *q = t->q + strip * 2 * next, *k = t->tiles.keys;
     float *to = s->scores, *below = to + MOST_SIXTEENS * TILE_SUMS;
     for (int32_t j = 0; j < sixteens; j += 2) {
-        tile_zero(0);
-        tile_zero(1);
-        tile_zero(2);
-        tile_zero(3);
+        SQUARE_BEGIN();
         for (int64_t i = 0; i < steps; i++, k += 2 * TILE_NUMBERS) {
-            LOAD_SQUARE(q + i * TILE_NUMBERS, q + next + i * TILE_NUMBERS, k, k + TILE_NUMBERS);
+            LOAD_ROWS(q + i * TILE_NUMBERS, q + next + i * TILE_NUMBERS);
+            LOAD_COLUMNS(k, k + TILE_NUMBERS);
             DOT_SQUARE();
         }
-        tile_store(0, to + j * TILE_SUMS);
-        tile_store(1, to + (j + 1) * TILE_SUMS);
-        tile_store(2, below + j * TILE_SUMS);
-        tile_store(3, below + (j + 1) * TILE_SUMS);
+        SQUARE_STORE(to + j * TILE_SUMS, below + j * TILE_SUMS);
     }
 }
 
-static void add_strip(const struct strips *t, int32_t strip, int32_t sixteens)
+static __attribute__((noinline)) void add_strip(const struct strips *t, int32_t strip, int32_t sixteens)
 {
     const struct rows *s = &t->tiles.rows;
     const uint16_t *w = t->tiles.weights, *below = w + MOST_HALVES * TILE_NUMBERS;
@@ -172,18 +151,13 @@ static void add_strip(const struct strips *t, int32_t strip, int32_t sixteens)
     float *acc = sums_of(s, 2 * strip), *next = sums_of(s, 2 * strip + 1);
     for (int64_t c = 0; c < pairs; c++, acc += 2 * TILE_SUMS, next += 2 * TILE_SUMS) {
         const uint16_t *v = t->tiles.values + c * t->tiles.value_pair;
-        tile_load(0, acc, TILE_ROW_BYTES);
-        tile_load(1, acc + TILE_SUMS, TILE_ROW_BYTES);
-        tile_load(2, next, TILE_ROW_BYTES);
-        tile_load(3, next + TILE_SUMS, TILE_ROW_BYTES);
+        SQUARE_LOAD(acc, next);
         for (int64_t h = 0; h < sixteens / 2; h++, v += 2 * TILE_NUMBERS) {
-            LOAD_SQUARE(w + h * TILE_NUMBERS, below + h * TILE_NUMBERS, v, v + TILE_NUMBERS);
+            LOAD_ROWS(w + h * TILE_NUMBERS, below + h * TILE_NUMBERS);
+            LOAD_COLUMNS(v, v + TILE_NUMBERS);
             DOT_SQUARE();
         }
-        tile_store(0, acc);
-        tile_store(1, acc + TILE_SUMS);
-        tile_store(2, next);
-        tile_store(3, next + TILE_SUMS);
+        SQUARE_STORE(acc, next);
     }
 }
 
