@@ -175,7 +175,7 @@ static __attribute__((noinline)) void score_wild_strip(const struct strips *t, i
     const int32_t end = (strip + 1) * STRIP < s->rows ? (strip + 1) * STRIP : s->rows;
     for (int32_t r = strip * STRIP; r < end; r++) {
         float q[WEFT__ATTENTION_MAX_DIM];
-        float *scores = s->scores + r / LANES % 2 * MOST_SIXTEENS * TILE_SUMS + r % LANES * LANES;
+        float *scores = s->scores + scores_at(r / LANES) + r % LANES * LANES;
         weft__attention_query(s->call, s->tile, r, q);
         for (int32_t i = 0; s->call->scale < 0 && i < s->call->k.dim; i++)
             q[i] = -q[i];
@@ -297,12 +297,14 @@ static void gather_slot(struct strips *t)
     gather_values_f16(&t->tiles, t->slots * HALVES * t->tiles.value_half, true);
 }
 
-static void score_strip(const struct strips *t, int32_t strip, int32_t sixteens)
+INLINE void score_strip(const struct strips *t, int32_t strip, int32_t sixteens,
+                        struct pending *beside)
 {
     const struct rows *s = &t->tiles.rows;
     const int64_t steps = s->call->k.dim / GROUP, next = steps * TILE_NUMBERS;
     const uint16_t *k = t->tiles.keys, *k_rest = t->tiles.keys_rest;
-    float *to = s->scores, *below = to + MOST_SIXTEENS * TILE_SUMS;
+    float *to = s->scores + scores_at(2 * strip), *below = to + MOST_SIXTEENS * TILE_SUMS;
+    weigh_beside(beside, sixteens / 2 * steps);
     for (int32_t j = 0; j < sixteens; j += 2) {
         const uint16_t *q = t->q + strip * 2 * next, *q_rest = t->q_rest + strip * 2 * next;
         SQUARE_BEGIN();
@@ -316,6 +318,7 @@ static void score_strip(const struct strips *t, int32_t strip, int32_t sixteens)
             DOT_SQUARE();
             LOAD_COLUMNS(k, k + TILE_NUMBERS);
             DOT_SQUARE();
+            weigh_due(t, beside, true);
             q += TILE_NUMBERS, q_rest += TILE_NUMBERS;
             k += 2 * TILE_NUMBERS, k_rest += 2 * TILE_NUMBERS;
         }
@@ -329,18 +332,21 @@ static void score_strip(const struct strips *t, int32_t strip, int32_t sixteens)
         score_wild_strip(t, strip, sixteens);
 }
 
-static void add_strip(const struct strips *t, int32_t strip, int32_t sixteens)
+INLINE void add_strip(const struct strips *t, int32_t strip, int32_t sixteens,
+                        struct pending *beside)
 {
     const struct rows *s = &t->tiles.rows;
     const int64_t pairs = s->call->v.dim / GROUP, half = MOST_HALVES * TILE_NUMBERS;
+    const int64_t at = weights_at(2 * strip);
     float *acc = sums_of(s, 2 * strip), *next = sums_of(s, 2 * strip + 1);
+    weigh_beside(beside, sixteens / 2 * pairs);
     for (int64_t c = 0; c < pairs; c++, acc += 2 * TILE_SUMS, next += 2 * TILE_SUMS) {
         const uint16_t *v = t->tiles.values + c * t->tiles.value_pair;
         const uint16_t *v_rest = t->tiles.values_rest + c * t->tiles.value_pair;
         SQUARE_LOAD(acc, next);
         for (int64_t h = 0; h < sixteens / 2; h++) {
-            const uint16_t *w = t->tiles.weights + h * TILE_NUMBERS;
-            const uint16_t *w_rest = t->tiles.weights_rest + h * TILE_NUMBERS;
+            const uint16_t *w = t->tiles.weights + at + h * TILE_NUMBERS;
+            const uint16_t *w_rest = t->tiles.weights_rest + at + h * TILE_NUMBERS;
             LOAD_ROWS(w, w + half);
             LOAD_COLUMNS(v_rest, v_rest + TILE_NUMBERS);
             DOT_SQUARE();
@@ -348,6 +354,7 @@ static void add_strip(const struct strips *t, int32_t strip, int32_t sixteens)
             DOT_SQUARE();
             LOAD_ROWS(w_rest, w_rest + half);
             DOT_SQUARE();
+            weigh_due(t, beside, true);
             v += 2 * TILE_NUMBERS, v_rest += 2 * TILE_NUMBERS;
         }
         SQUARE_STORE(acc, next);

@@ -12,8 +12,8 @@
 //      q       [sixteen of rows][32 elements][16 rows][32]
 //      keys    [two sixteens of keys][32 elements][sixteen][16 pairs of elements][16 keys][2]
 //      values  [32 columns][32 keys][16 of the columns][16 pairs of keys][16][2]
-//      scores  [sixteen of the strip][sixteen of keys][16 rows][16]       f32
-//      weights [sixteen of the strip][32 keys][16 rows][32]
+//      scores  [strip % 2][sixteen of the strip][sixteen of keys][16 rows][16]       f32
+//      weights [strip % 2][sixteen of the strip][32 keys][16 rows][32]
 //      acc     [sixteen of rows][16 columns][16 rows][16]                 f32
 #ifndef WEFT_KERNELS_ATTENTION_STRIPS_AMX_H
 #define WEFT_KERNELS_ATTENTION_STRIPS_AMX_H
@@ -84,6 +84,17 @@ INLINE int32_t strips_of(int32_t rows)
     return (rows + STRIP - 1) / STRIP;
 }
 
+// Where the scores and the weights of sixteen rows lie among those of two strips.
+INLINE int64_t scores_at(int32_t b)
+{
+    return b % 4 * (MOST_SIXTEENS * TILE_SUMS);
+}
+
+INLINE int64_t weights_at(int32_t b)
+{
+    return b % 4 * (MOST_HALVES * TILE_NUMBERS);
+}
+
 // Takes `bytes` of the scratch, whole lines; only counts them if it is NULL.
 static char *take_lines(char *scratch, int64_t *taken, int64_t bytes)
 {
@@ -101,9 +112,9 @@ static int64_t divide_strips(struct strips *t, char *scratch, int32_t rows, int3
     const int64_t k = (dim + GROUP - 1) / GROUP * GROUP, v = (v_dim + GROUP - 1) / GROUP * GROUP;
     int64_t n = 0;
 #define TAKE(bytes) ((void *)take_lines(scratch, &n, (int64_t)(bytes)))
-    s->scores = TAKE(STRIP * MOST_KEYS * 4);
-    t->tiles.weights = TAKE(STRIP * MOST_KEYS * half);
-    t->tiles.weights_rest = TAKE(STRIP * MOST_KEYS * half);
+    s->scores = TAKE(2 * STRIP * MOST_KEYS * 4);
+    t->tiles.weights = TAKE(2 * STRIP * MOST_KEYS * half);
+    t->tiles.weights_rest = TAKE(2 * STRIP * MOST_KEYS * half);
     t->q = TAKE(padded * k * half);
     t->q_rest = TAKE(padded * k * half);
     t->tiles.keys = TAKE(MOST_KEYS * k * half);
@@ -128,7 +139,7 @@ static int64_t divide_strips(struct strips *t, char *scratch, int32_t rows, int3
     return n;
 }
 
-static int64_t bytes_of_strips(int32_t rows, int32_t head_dim, int32_t v_dim)
+static inline int64_t bytes_of_strips(int32_t rows, int32_t head_dim, int32_t v_dim)
 {
     struct strips t;
     return divide_strips(&t, NULL, rows, head_dim, v_dim);

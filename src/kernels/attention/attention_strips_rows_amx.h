@@ -71,7 +71,7 @@ INLINE __m512 load_score(const struct strips *t, const float *at, int32_t sixtee
 INLINE __m512 largest_scores(const struct strips *t, int32_t b, int32_t sixteens, const bool mask,
                              const bool scaled)
 {
-    const float *scores = t->tiles.rows.scores + b % 2 * MOST_SIXTEENS * TILE_SUMS;
+    const float *scores = t->tiles.rows.scores + scores_at(b);
     __m512 top[LANES];
     for (int r = 0; r < LANES; r++) {
         __m512 a = vf32_set1(-INFINITY), c = a;
@@ -92,8 +92,8 @@ INLINE __m512 weigh_row(const struct strips *t, int32_t b, int32_t r, int32_t si
                         float largest, float scale, const struct weighing how, const bool two)
 {
     const struct rows *s = &t->tiles.rows;
-    const float *scores = s->scores + b % 2 * MOST_SIXTEENS * TILE_SUMS + r * LANES;
-    const int64_t to = b % 2 * MOST_HALVES * TILE_NUMBERS + r * GROUP;
+    const float *scores = s->scores + scores_at(b) + r * LANES;
+    const int64_t to = weights_at(b) + r * GROUP;
     const __m512 from = vf32_set1(largest), factor = vf32_set1(scale);
     __m512 total[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     for (int32_t j = 0; j < sixteens; j += 2) {
@@ -122,52 +122,91 @@ INLINE __m512 weigh_row(const struct strips *t, int32_t b, int32_t r, int32_t si
     return vf32_add(total[0], total[1]);
 }
 
-// The online softmax of sixteen rows. In two parts of bf16 if `two`.
-INLINE void weigh_rows(const struct strips *t, int32_t b, int32_t sixteens,
-                       const struct weighing how, const bool two)
+// The online softmax of sixteen rows on its way, which goes on beside products of other rows.
+struct pending {
+    __m512 total[LANES], shrink;
+    float from[LANES], scale;
+    int32_t b, sixteens, row; // rows before that one are weights
+    int32_t due, groups;      // the products come in so many groups
+};
+
+INLINE void weigh_next(const struct strips *t, struct pending *p, const struct weighing how,
+                       const bool two)
+{
+    p->total[p->row] =
+        weigh_row(t, p->b, p->row, p->sixteens, p->from[p->row], p->scale, how, two);
+    p->row++;
+}
+
+// The largest scores of sixteen rows; where their products are to be rounded, all the rest, too.
+INLINE void begin_weighing(const struct strips *t, struct pending *p, int32_t b, int32_t sixteens,
+                           const struct weighing how, const bool two)
 {
     const struct rows *s = &t->tiles.rows;
-    const float scale = fabsf(s->call->scale) * LOG2E;
+    const __m512 scale = vf32_set1(fabsf(s->call->scale) * LOG2E);
     const __m512 before = _mm512_loadu_ps(s->largest + b * LANES);
     const __m512 top = largest_scores(t, b, sixteens, how.mask, how.scaled);
     const __mmask16 some = _mm512_cmp_ps_mask(top, vf32_set1(-INFINITY), _CMP_NEQ_UQ);
-    const __m512 scaled = how.scaled ? top : _mm512_mask_mul_ps(top, some, top, vf32_set1(scale));
-    const __m512 largest = vf32_max(before, scaled);
+    const __m512 largest =
+        vf32_max(before, how.scaled ? top : _mm512_mask_mul_ps(top, some, top, scale));
     const __mmask16 none = _mm512_cmp_ps_mask(largest, vf32_set1(-INFINITY), _CMP_EQ_OQ);
     const __m512 from = _mm512_mask_blend_ps(none, largest, _mm512_setzero_ps());
     const bool far = _mm512_cmp_ps_mask(_mm512_abs_ps(from), vf32_set1(0x1p20f), _CMP_NLT_UQ) != 0;
-    struct weighing each = how;
-    float from_of[LANES];
-    __m512 total[LANES];
-    _mm512_storeu_ps(from_of, from);
-    if (far && !how.scaled) {
-        each.far = true;
-        for (int r = 0; r < LANES; r++)
-            total[r] = weigh_row(t, b, r, sixteens, from_of[r], scale, each, two);
-    } else
-        for (int r = 0; r < LANES; r++)
-            total[r] = weigh_row(t, b, r, sixteens, from_of[r], scale, how, two);
-    const __m512 shrink = vf32_exp2(vf32_sub(before, from));
-    _mm512_storeu_ps(s->shrink + b * LANES, shrink);
-    _mm512_storeu_ps(s->sum + b * LANES,
-                     vf32_fma(_mm512_loadu_ps(s->sum + b * LANES), shrink, vf32_sums(total)));
+    _mm512_storeu_ps(p->from, from);
     _mm512_storeu_ps(s->largest + b * LANES, largest);
+    p->shrink = vf32_exp2(vf32_sub(before, from));
+    p->scale = fabsf(s->call->scale) * LOG2E;
+    p->b = b, p->sixteens = sixteens, p->row = 0;
+    while (far && !how.scaled && p->row < LANES)
+        weigh_next(t, p, (struct weighing){.mask = how.mask, .far = true}, two);
 }
 
-static __attribute__((noinline)) void weigh_strip(const struct strips *t, int32_t strip, int32_t sixteens, const bool mask,
-                        const bool two)
+// The products come in `groups` from now on.
+INLINE void weigh_beside(struct pending *p, int64_t groups)
 {
+    if (p)
+        p->groups = (int32_t)groups, p->due = 0;
+}
+
+// A group of them is on its way: what is due of sixteen rows meanwhile. NULL: nothing is.
+INLINE void weigh_due(const struct strips *t, struct pending *p, const bool two)
+{
+    if (!p)
+        return;
+    for (p->due += LANES; p->due >= p->groups; p->due -= p->groups)
+        if (p->row < LANES)
+            weigh_next(t, p, (struct weighing){.mask = false}, two);
+}
+
+INLINE void end_weighing(const struct strips *t, struct pending *p, const struct weighing how,
+                         const bool two)
+{
+    const struct rows *s = &t->tiles.rows;
+    float *sum = s->sum + p->b * LANES;
+    while (p->row < LANES)
+        weigh_next(t, p, how, two);
+    _mm512_storeu_ps(s->shrink + p->b * LANES, p->shrink);
+    _mm512_storeu_ps(sum, vf32_fma(_mm512_loadu_ps(sum), p->shrink, vf32_sums(p->total)));
+    shrink_sums(s, p->b);
     tiles_written();
-    for (int32_t b = 2 * strip; b < 2 * strip + 2; b++) {
+}
+
+INLINE void weigh_rows(const struct strips *t, int32_t b, int32_t sixteens,
+                       const struct weighing how, const bool two)
+{
+    struct pending p;
+    begin_weighing(t, &p, b, sixteens, how, two);
+    end_weighing(t, &p, how, two);
+}
+
+static __attribute__((noinline)) void weigh_masked(const struct strips *t, int32_t strip,
+                                                   int32_t sixteens, const bool two)
+{
+    for (int32_t b = 2 * strip; b < 2 * strip + 2; b++)
         if (!two && t->tiles.rows.scaled)
             weigh_rows(t, b, sixteens, (struct weighing){.mask = true, .scaled = true}, two);
-        else if (mask)
-            weigh_rows(t, b, sixteens, (struct weighing){.mask = true}, two);
         else
-            weigh_rows(t, b, sixteens, (struct weighing){.mask = false}, two);
-        shrink_sums(&t->tiles.rows, b);
-    }
-    tiles_written();
+            weigh_rows(t, b, sixteens, (struct weighing){.mask = true}, two);
 }
 
 // Sixteens of keys of which a strip sees some, an even number: those behind them need not be multiplied.
@@ -198,7 +237,7 @@ static __attribute__((noinline)) void add_wild_strip(const struct strips *t, int
             continue;
         of_slot.values_at = t->value_places + slot * BLOCK;
         for (int32_t r = strip * STRIP; r < end; r++) {
-            const int32_t half = (r / LANES % 2 * MOST_HALVES + key / 32) * TILE_NUMBERS;
+            const int64_t half = weights_at(r / LANES) + key / 32 * TILE_NUMBERS;
             const int32_t place = s->call->v.dtype == WEFT_F16 ? key % 16 * 2 + key % 32 / 16 : key % 32;
             const float weight = weft__bf16_to_f32(t->tiles.weights[half + r % LANES * 32 + place]);
             if (!(t->seen[slot * (int64_t)s->blocks * LANES + r] >> key % BLOCK & 1))
@@ -212,33 +251,69 @@ static __attribute__((noinline)) void add_wild_strip(const struct strips *t, int
     }
 }
 
-// The kernel's own part of a format: what a block becomes, and the two products.
+// The kernel's own part of a format: what a block becomes, and the two products, beside which rows are weighed if that is not
+// NULL.
 struct strip_products {
     void (*gather)(struct strips *t);
-    void (*score)(const struct strips *t, int32_t strip, int32_t sixteens);
-    void (*add)(const struct strips *t, int32_t strip, int32_t sixteens);
+    void (*score)(const struct strips *t, int32_t strip, int32_t sixteens, struct pending *beside);
+    void (*add)(const struct strips *t, int32_t strip, int32_t sixteens, struct pending *beside);
 };
+
+// One strip after the other, as far as it sees.
+INLINE void attend_masked(struct strips *t, const struct strip_products of, const bool wild,
+                          const bool two)
+{
+    for (int32_t strip = 0; strip < t->tiles.rows.blocks / 2; strip++) {
+        const int32_t sixteens = sixteens_of(t, strip);
+        if (sixteens == 0)
+            continue;
+        of.score(t, strip, sixteens, NULL);
+        tiles_written();
+        weigh_masked(t, strip, sixteens, two);
+        of.add(t, strip, sixteens, NULL);
+        tiles_written();
+        if (wild)
+            add_wild_strip(t, strip);
+    }
+}
+
+// All keys for all rows: the tiles multiply for one strip while the scores of the next become weights.
+//
+//      tiles      score 0 | -            | score 1      | add 0        | score 2      | add 1 ..
+//      vectors            | 0, 16 rows   | 0, the rest  | 1, 16 rows   | 1, the rest  | 2, ..
+INLINE void attend_all(struct strips *t, const struct strip_products of, const bool two)
+{
+    const int32_t strips = t->tiles.rows.blocks / 2, sixteens = t->slots * SIXTEENS;
+    const struct weighing how = {.mask = false};
+    struct pending p;
+    of.score(t, 0, sixteens, NULL);
+    for (int32_t strip = 0; strip < strips; strip++) {
+        tiles_written();
+        begin_weighing(t, &p, 2 * strip, sixteens, how, two);
+        if (strip > 0)
+            of.add(t, strip - 1, sixteens, &p);
+        end_weighing(t, &p, how, two);
+        begin_weighing(t, &p, 2 * strip + 1, sixteens, how, two);
+        if (strip + 1 < strips)
+            of.score(t, strip + 1, sixteens, &p);
+        end_weighing(t, &p, how, two);
+    }
+    of.add(t, strips - 1, sixteens, NULL);
+    tiles_written();
+}
 
 INLINE void attend_slots(struct strips *t, const struct strip_products of, const bool two)
 {
-    const struct rows *s = &t->tiles.rows;
-    bool mask = s->call->generic;
+    bool mask = t->tiles.rows.call->generic || t->tiles.rows.scaled;
     uint64_t wild = 0;
     for (int32_t slot = 0; slot < t->slots; slot++) {
         mask |= t->by_all[slot] != ~UINT64_C(0);
         wild |= t->wild[slot];
     }
-    for (int32_t strip = 0; strip < s->blocks / 2; strip++) {
-        const int32_t sixteens = mask ? sixteens_of(t, strip) : t->slots * SIXTEENS;
-        if (sixteens == 0)
-            continue;
-        of.score(t, strip, sixteens);
-        weigh_strip(t, strip, sixteens, mask, two);
-        of.add(t, strip, sixteens);
-        tiles_written();
-        if (wild)
-            add_wild_strip(t, strip);
-    }
+    if (mask || wild)
+        attend_masked(t, of, wild != 0, two);
+    else
+        attend_all(t, of, two);
     t->slots = 0;
 }
 
