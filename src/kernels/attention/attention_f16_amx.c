@@ -169,19 +169,20 @@ static __attribute__((noinline)) void score_wild(const struct tiles *t, int32_t 
 }
 
 static __attribute__((noinline)) void score_wild_strip(const struct strips *t, int32_t strip,
-                                                       int32_t sixteens)
+                                                       int32_t slot)
 {
     const struct rows *s = &t->tiles.rows;
     const int32_t end = (strip + 1) * STRIP < s->rows ? (strip + 1) * STRIP : s->rows;
     for (int32_t r = strip * STRIP; r < end; r++) {
         float q[WEFT__ATTENTION_MAX_DIM];
-        float *scores = s->scores + scores_at(r / LANES) + r % LANES * LANES;
+        float *scores = s->scores + scores_at(r / LANES, slot) + r % LANES * LANES;
         weft__attention_query(s->call, s->tile, r, q);
         for (int32_t i = 0; s->call->scale < 0 && i < s->call->k.dim; i++)
             q[i] = -q[i];
-        for (int32_t key = 0; key < sixteens * 16; key++)
-            if (t->tiles.wild_queries || t->wild_keys[key / BLOCK] >> key % BLOCK & 1)
-                scores[key / 16 * TILE_SUMS + key % 16] = score_one(s, q, t->key_places[key]);
+        for (int32_t key = 0; key < BLOCK; key++)
+            if (t->tiles.wild_queries || t->wild_keys[slot] >> key & 1)
+                scores[key / 16 * TILE_SUMS + key % 16] =
+                    score_one(s, q, t->key_places[slot * BLOCK + key]);
     }
 }
 
@@ -297,13 +298,14 @@ static void gather_slot(struct strips *t)
     gather_values_f16(&t->tiles, t->slots * HALVES * t->tiles.value_half, true);
 }
 
-INLINE void score_strip(const struct strips *t, int32_t strip, int32_t sixteens,
+INLINE void score_strip(const struct strips *t, int32_t strip, int32_t slot, int32_t sixteens,
                         struct pending *beside)
 {
     const struct rows *s = &t->tiles.rows;
     const int64_t steps = s->call->k.dim / GROUP, next = steps * TILE_NUMBERS;
-    const uint16_t *k = t->tiles.keys, *k_rest = t->tiles.keys_rest;
-    float *to = s->scores + scores_at(2 * strip), *below = to + MOST_SIXTEENS * TILE_SUMS;
+    const uint16_t *k = t->tiles.keys + slot * SIXTEENS * next;
+    const uint16_t *k_rest = t->tiles.keys_rest + slot * SIXTEENS * next;
+    float *to = s->scores + scores_at(0, slot), *below = s->scores + scores_at(1, slot);
     weigh_beside(beside, sixteens / 2 * steps);
     for (int32_t j = 0; j < sixteens; j += 2) {
         const uint16_t *q = t->q + strip * 2 * next, *q_rest = t->q_rest + strip * 2 * next;
@@ -325,28 +327,23 @@ INLINE void score_strip(const struct strips *t, int32_t strip, int32_t sixteens,
         SQUARE_STORE(to + j * TILE_SUMS, below + j * TILE_SUMS);
     }
     tiles_written();
-    uint64_t wild = t->tiles.wild_queries;
-    for (int32_t slot = 0; slot < t->slots; slot++)
-        wild |= t->wild_keys[slot];
-    if (wild)
-        score_wild_strip(t, strip, sixteens);
+    if (t->tiles.wild_queries || t->wild_keys[slot])
+        score_wild_strip(t, strip, slot);
 }
 
-INLINE void add_strip(const struct strips *t, int32_t strip, int32_t sixteens,
-                        struct pending *beside)
+static void add_strip(const struct strips *t, int32_t strip, int32_t begin, int32_t end)
 {
     const struct rows *s = &t->tiles.rows;
     const int64_t pairs = s->call->v.dim / GROUP, half = MOST_HALVES * TILE_NUMBERS;
-    const int64_t at = weights_at(2 * strip);
+    const int64_t first = begin * 2 * TILE_NUMBERS;
     float *acc = sums_of(s, 2 * strip), *next = sums_of(s, 2 * strip + 1);
-    weigh_beside(beside, sixteens / 2 * pairs);
     for (int64_t c = 0; c < pairs; c++, acc += 2 * TILE_SUMS, next += 2 * TILE_SUMS) {
-        const uint16_t *v = t->tiles.values + c * t->tiles.value_pair;
-        const uint16_t *v_rest = t->tiles.values_rest + c * t->tiles.value_pair;
+        const uint16_t *v = t->tiles.values + c * t->tiles.value_pair + first;
+        const uint16_t *v_rest = t->tiles.values_rest + c * t->tiles.value_pair + first;
         SQUARE_LOAD(acc, next);
-        for (int64_t h = 0; h < sixteens / 2; h++) {
-            const uint16_t *w = t->tiles.weights + at + h * TILE_NUMBERS;
-            const uint16_t *w_rest = t->tiles.weights_rest + at + h * TILE_NUMBERS;
+        for (int64_t h = begin; h < end; h++) {
+            const uint16_t *w = t->tiles.weights + h * TILE_NUMBERS;
+            const uint16_t *w_rest = t->tiles.weights_rest + h * TILE_NUMBERS;
             LOAD_ROWS(w, w + half);
             LOAD_COLUMNS(v_rest, v_rest + TILE_NUMBERS);
             DOT_SQUARE();
@@ -354,7 +351,6 @@ INLINE void add_strip(const struct strips *t, int32_t strip, int32_t sixteens,
             DOT_SQUARE();
             LOAD_ROWS(w_rest, w_rest + half);
             DOT_SQUARE();
-            weigh_due(t, beside, true);
             v += 2 * TILE_NUMBERS, v_rest += 2 * TILE_NUMBERS;
         }
         SQUARE_STORE(acc, next);

@@ -12,8 +12,8 @@
 //      q       [sixteen of rows][32 elements][16 rows][32]
 //      keys    [two sixteens of keys][32 elements][sixteen][16 pairs of elements][16 keys][2]
 //      values  [32 columns][32 keys][16 of the columns][16 pairs of keys][16][2]
-//      scores  [strip % 2][sixteen of the strip][sixteen of keys][16 rows][16]       f32
-//      weights [strip % 2][sixteen of the strip][32 keys][16 rows][32]
+//      scores  [slot % 2][sixteen of the strip][sixteen of the slot][16 rows][16]    f32
+//      weights [sixteen of the strip][32 keys][16 rows][32]
 //      acc     [sixteen of rows][16 columns][16 rows][16]                 f32
 #ifndef WEFT_KERNELS_ATTENTION_STRIPS_AMX_H
 #define WEFT_KERNELS_ATTENTION_STRIPS_AMX_H
@@ -24,7 +24,6 @@ enum {
     STRIP = 2 * LANES,
     SLOTS = 4,
     MOST_KEYS = SLOTS * BLOCK,
-    MOST_SIXTEENS = MOST_KEYS / 16,
     MOST_HALVES = MOST_KEYS / 32,
 };
 
@@ -73,6 +72,7 @@ struct strips {
     uint16_t *q, *q_rest;
     uint16_t *staged, *staged_rest; // [16 keys][elements] on their way
     uint64_t *seen;                 // [slot][row]
+    float *base;                    // [row]: weights and their sums are 2^(score - base); -infinity: there are none
     int64_t *key_places, *value_places; // [slot][BLOCK], where one of them is wild
     int32_t slots;                  // blocks that are laid out
     uint64_t by_all[SLOTS], wild[SLOTS], wild_keys[SLOTS];
@@ -84,15 +84,15 @@ INLINE int32_t strips_of(int32_t rows)
     return (rows + STRIP - 1) / STRIP;
 }
 
-// Where the scores and the weights of sixteen rows lie among those of two strips.
-INLINE int64_t scores_at(int32_t b)
+// Where the scores of sixteen rows against a slot lie, and their weights.
+INLINE int64_t scores_at(int32_t b, int32_t slot)
 {
-    return b % 4 * (MOST_SIXTEENS * TILE_SUMS);
+    return (slot % 2 * 2 + b % 2) * (SIXTEENS * TILE_SUMS);
 }
 
-INLINE int64_t weights_at(int32_t b)
+INLINE int64_t weights_at(int32_t b, int32_t slot)
 {
-    return b % 4 * (MOST_HALVES * TILE_NUMBERS);
+    return (b % 2 * MOST_HALVES + slot * HALVES) * TILE_NUMBERS;
 }
 
 // Takes `bytes` of the scratch, whole lines; only counts them if it is NULL.
@@ -112,9 +112,9 @@ static int64_t divide_strips(struct strips *t, char *scratch, int32_t rows, int3
     const int64_t k = (dim + GROUP - 1) / GROUP * GROUP, v = (v_dim + GROUP - 1) / GROUP * GROUP;
     int64_t n = 0;
 #define TAKE(bytes) ((void *)take_lines(scratch, &n, (int64_t)(bytes)))
-    s->scores = TAKE(2 * STRIP * MOST_KEYS * 4);
-    t->tiles.weights = TAKE(2 * STRIP * MOST_KEYS * half);
-    t->tiles.weights_rest = TAKE(2 * STRIP * MOST_KEYS * half);
+    s->scores = TAKE(2 * STRIP * BLOCK * 4);
+    t->tiles.weights = TAKE(STRIP * MOST_KEYS * half);
+    t->tiles.weights_rest = TAKE(STRIP * MOST_KEYS * half);
     t->q = TAKE(padded * k * half);
     t->q_rest = TAKE(padded * k * half);
     t->tiles.keys = TAKE(MOST_KEYS * k * half);
@@ -126,6 +126,7 @@ static int64_t divide_strips(struct strips *t, char *scratch, int32_t rows, int3
     s->acc = TAKE(padded * v * 4);
     s->row = TAKE(v * 4);
     s->largest = TAKE(padded * 4);
+    t->base = TAKE(padded * 4);
     s->sum = TAKE(padded * 4);
     s->shrink = TAKE(padded * 4);
     s->key_scale = TAKE(MOST_KEYS * 4);

@@ -126,13 +126,13 @@ static void attend_block(struct tiles *t)
     count_block(s, mask);
 }
 
-INLINE void score_strip(const struct strips *t, int32_t strip, int32_t sixteens,
+INLINE void score_strip(const struct strips *t, int32_t strip, int32_t slot, int32_t sixteens,
                         struct pending *beside)
 {
     const struct rows *s = &t->tiles.rows;
     const int64_t steps = s->call->k.dim / GROUP, next = steps * TILE_NUMBERS;
-    const uint16_t *q = t->q + strip * 2 * next, *k = t->tiles.keys;
-    float *to = s->scores + scores_at(2 * strip), *below = to + MOST_SIXTEENS * TILE_SUMS;
+    const uint16_t *q = t->q + strip * 2 * next, *k = t->tiles.keys + slot * SIXTEENS * next;
+    float *to = s->scores + scores_at(0, slot), *below = s->scores + scores_at(1, slot);
     weigh_beside(beside, sixteens / 2 * steps);
     for (int32_t j = 0; j < sixteens; j += 2) {
         SQUARE_BEGIN();
@@ -146,22 +146,19 @@ INLINE void score_strip(const struct strips *t, int32_t strip, int32_t sixteens,
     }
 }
 
-INLINE void add_strip(const struct strips *t, int32_t strip, int32_t sixteens,
-                        struct pending *beside)
+static void add_strip(const struct strips *t, int32_t strip, int32_t begin, int32_t end)
 {
     const struct rows *s = &t->tiles.rows;
-    const uint16_t *w = t->tiles.weights + weights_at(2 * strip), *below = w + MOST_HALVES * TILE_NUMBERS;
+    const uint16_t *w = t->tiles.weights, *below = w + MOST_HALVES * TILE_NUMBERS;
     const int64_t pairs = s->call->v.dim / GROUP;
     float *acc = sums_of(s, 2 * strip), *next = sums_of(s, 2 * strip + 1);
-    weigh_beside(beside, sixteens / 2 * pairs);
     for (int64_t c = 0; c < pairs; c++, acc += 2 * TILE_SUMS, next += 2 * TILE_SUMS) {
-        const uint16_t *v = t->tiles.values + c * t->tiles.value_pair;
+        const uint16_t *v = t->tiles.values + c * t->tiles.value_pair + begin * 2 * TILE_NUMBERS;
         SQUARE_LOAD(acc, next);
-        for (int64_t h = 0; h < sixteens / 2; h++, v += 2 * TILE_NUMBERS) {
+        for (int64_t h = begin; h < end; h++, v += 2 * TILE_NUMBERS) {
             LOAD_ROWS(w + h * TILE_NUMBERS, below + h * TILE_NUMBERS);
             LOAD_COLUMNS(v, v + TILE_NUMBERS);
             DOT_SQUARE();
-            weigh_due(t, beside, false);
         }
         SQUARE_STORE(acc, next);
     }
