@@ -171,37 +171,58 @@ static struct strips lay_out_strips(const struct weft__attention_call *call,
     return t;
 }
 
+// Where a query lies that needs no conversion.
+INLINE const uint16_t *query_at(const struct rows *s, int32_t row)
+{
+    const struct weft__attention_call *call = s->call;
+    const int64_t token =
+        call->lengths.cu_q_lens[s->tile->seq] + (int64_t)weft__attention_token(call, s->tile, row);
+    return (const uint16_t *)call->q + token * call->q_token_stride +
+           weft__attention_head(call, s->tile, row) * call->q_head_stride;
+}
+
+// The two parts of a query of f16. Returns whether it has infinities or NaNs.
+INLINE bool divide_f16(const uint16_t *from, int32_t dim, uint16_t *most, uint16_t *rest)
+{
+    __mmask32 wild = 0;
+    for (int32_t i = 0; i < dim; i += GROUP) {
+        const __m512i x = _mm512_loadu_si512(from + i);
+        const struct parts parts =
+            parts_of_f16(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
+        wild |= wild_f16(x);
+        _mm512_storeu_si512(most + i, parts.most);
+        _mm512_storeu_si512(rest + i, parts.rest);
+    }
+    return wild != 0;
+}
+
 // Queries, negated where the scale is: it is positive for the softmax.
 static void take_strip_queries(struct strips *t)
 {
     const struct rows *s = &t->tiles.rows;
     const int32_t dim = s->call->k.dim, steps = dim / GROUP;
     const bool two = s->call->k.dtype == WEFT_F16;
-    const bool plain = !two && s->call->q_dtype == WEFT_BF16 && !s->call->q_scales;
+    const bool plain = s->call->q_dtype == (two ? WEFT_F16 : WEFT_BF16) && !s->call->q_scales;
     const __m512i sign = _mm512_set1_epi16(s->call->scale < 0 ? (short)0x8000 : 0);
     t->tiles.wild_queries = false;
     for (int32_t r = 0; r < s->blocks * LANES; r++) {
-        float wide[WEFT__ATTENTION_MAX_DIM];
+        const bool own = r < s->rows;
         const uint16_t *most = t->staged, *rest = t->staged_rest;
-        if (r < s->rows && plain) {
-            const struct weft__attention_call *call = s->call;
-            const int64_t token = call->lengths.cu_q_lens[s->tile->seq] +
-                                  (int64_t)weft__attention_token(call, s->tile, r);
-            most = (const uint16_t *)call->q + token * call->q_token_stride +
-                   weft__attention_head(call, s->tile, r) * call->q_head_stride;
-        } else if (r < s->rows) {
+        float wide[WEFT__ATTENTION_MAX_DIM];
+        if (own && !plain)
             weft__attention_query(s->call, s->tile, r, wide);
-            if (two)
-                t->tiles.wild_queries |= divide_query(wide, dim, t->staged, t->staged_rest);
-            else
-                round_query(wide, dim, t->staged);
-        }
+        if (own && two)
+            t->tiles.wild_queries |=
+                plain ? divide_f16(query_at(s, r), dim, t->staged, t->staged_rest)
+                      : divide_query(wide, dim, t->staged, t->staged_rest);
+        else if (own && plain)
+            most = query_at(s, r);
+        else if (own)
+            round_query(wide, dim, t->staged);
         for (int32_t i = 0; i < steps; i++) {
-            const int64_t to =
-                (((int64_t)(r / LANES) * steps + i) * LANES + r % LANES) * GROUP;
+            const int64_t to = (((int64_t)(r / LANES) * steps + i) * LANES + r % LANES) * GROUP;
             const __m512i x = _mm512_xor_si512(sign, _mm512_loadu_si512(most + i * GROUP));
             const __m512i y = _mm512_xor_si512(sign, _mm512_loadu_si512(rest + i * GROUP));
-            const bool own = r < s->rows;
             _mm512_storeu_si512(t->q + to, own ? x : _mm512_setzero_si512());
             if (two)
                 _mm512_storeu_si512(t->q_rest + to, own ? y : _mm512_setzero_si512());

@@ -146,7 +146,7 @@ INLINE void score_strip(const struct strips *t, int32_t strip, int32_t slot, int
     }
 }
 
-static void add_strip(const struct strips *t, int32_t strip, int32_t begin, int32_t end)
+static __attribute__((noinline)) void add_strip(const struct strips *t, int32_t strip, int32_t begin, int32_t end)
 {
     const struct rows *s = &t->tiles.rows;
     const uint16_t *w = t->tiles.weights, *below = w + MOST_HALVES * TILE_NUMBERS;
