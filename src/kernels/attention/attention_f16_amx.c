@@ -331,7 +331,8 @@ INLINE void score_strip(const struct strips *t, int32_t strip, int32_t slot, int
         score_wild_strip(t, strip, slot);
 }
 
-static __attribute__((noinline)) void add_strip(const struct strips *t, int32_t strip, int32_t begin, int32_t end)
+static __attribute__((noinline)) void add_strip(const struct strips *t, int32_t strip,
+                                                int32_t begin, int32_t end)
 {
     const struct rows *s = &t->tiles.rows;
     const int64_t pairs = s->call->v.dim / GROUP, half = MOST_HALVES * TILE_NUMBERS;

@@ -44,7 +44,7 @@ float weft__attention_close(const struct weft__attention_call *call, int64_t tok
     if (call->lse)
         call->lse[token * call->num_q_heads + head] =
             sum == 0 ? -INFINITY : LN2 * (largest + log2f(sum));
-    return sum == 0 ? 0 : weight / sum;
+    return sum == 0 ? -1 : weight / sum;
 }
 
 static void finish_row(const struct weft__attention_call *call, int64_t token, int64_t head,
@@ -55,7 +55,7 @@ static void finish_row(const struct weft__attention_call *call, int64_t token, i
     float *y = call->out_dtype == WEFT_F32 ? (float *)call->out + at : room;
     const float inverse = weft__attention_close(call, token, head, largest, sum);
     for (int32_t i = 0; i < call->v.dim; i++)
-        y[i] = inverse == 0 ? 0 : acc[i] * inverse;
+        y[i] = inverse < 0 ? 0 : acc[i] * inverse;
     if (y == room)
         narrow(call, at, y);
 }

@@ -72,9 +72,9 @@ struct strips {
     uint16_t *q, *q_rest;
     uint16_t *staged, *staged_rest; // [16 keys][elements] on their way
     uint64_t *seen;                 // [slot][row]
-    float *base;                    // [row]: weights and their sums are 2^(score - base); -infinity: there are none
+    float *base; // [row]: weights and their sums are 2^(score - base); -infinity: there are none
     int64_t *key_places, *value_places; // [slot][BLOCK], where one of them is wild
-    int32_t slots;                  // blocks that are laid out
+    int32_t slots;                      // blocks that are laid out
     uint64_t by_all[SLOTS], wild[SLOTS], wild_keys[SLOTS];
     int32_t block_keys[SLOTS];
 };

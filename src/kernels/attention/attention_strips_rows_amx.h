@@ -29,7 +29,8 @@ static __m512 largest_of(const __m512 v[LANES])
         pairs[i] = max_of(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]),
                           _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
     for (int i = 0; i < 4; i++) {
-        const __m512d low = _mm512_castps_pd(pairs[2 * i]), high = _mm512_castps_pd(pairs[2 * i + 1]);
+        const __m512d low = _mm512_castps_pd(pairs[2 * i]),
+                      high = _mm512_castps_pd(pairs[2 * i + 1]);
         quads[i] = max_of(_mm512_castpd_ps(_mm512_unpacklo_pd(low, high)),
                           _mm512_castpd_ps(_mm512_unpackhi_pd(low, high)));
     }
@@ -58,8 +59,7 @@ INLINE __m512 power_of(__m512 x, __mmask16 seen)
 INLINE uint64_t seen_of(const struct strips *t, int32_t row, int32_t slot, const bool mask)
 {
     const struct rows *s = &t->tiles.rows;
-    return mask && row < s->rows ? t->seen[slot * (int64_t)s->blocks * LANES + row]
-                                 : ~UINT64_C(0);
+    return mask && row < s->rows ? t->seen[slot * (int64_t)s->blocks * LANES + row] : ~UINT64_C(0);
 }
 
 INLINE __m512 load_score(const struct strips *t, const float *scores, int32_t slot, int i,
@@ -88,8 +88,8 @@ INLINE __m512 largest_scores(const struct strips *t, int32_t b, int32_t slot, in
 
 // Scores of two sixteens of a row to weights, whose sums are added to `total`. In two parts of bf16 if `two`.
 INLINE __m512 weigh_two(const struct strips *t, const float *scores, int64_t to, int32_t slot,
-                        int i, uint64_t seen, __m512 base, __m512 scale,
-                        const struct weighing how, const bool two)
+                        int i, uint64_t seen, __m512 base, __m512 scale, const struct weighing how,
+                        const bool two)
 {
     __m512 p[2], sum;
     VF32_UNROLL
@@ -134,8 +134,8 @@ INLINE void weigh_next(const struct strips *t, struct pending *p, const struct w
     const __m512 base = vf32_set1(p->base[p->row]), scale = vf32_set1(p->scale);
     __m512 sum = weigh_two(t, scores, to, p->slot, 0, seen, base, scale, how, two);
     if (whole || p->sixteens > 2)
-        sum = vf32_add(sum, weigh_two(t, scores, to + TILE_NUMBERS, p->slot, 2, seen, base, scale,
-                                      how, two));
+        sum = vf32_add(
+            sum, weigh_two(t, scores, to + TILE_NUMBERS, p->slot, 2, seen, base, scale, how, two));
     p->total[p->row] = vf32_add(p->total[p->row], sum);
     p->row++;
 }
@@ -187,11 +187,10 @@ static __attribute__((noinline)) void change_base(const struct strips *t, struct
     float *of_row = s->shrink + b * LANES;
     _mm512_storeu_ps(of_row, _mm512_mask_blend_ps(same, shrink, vf32_set1(1)));
     _mm512_storeu_ps(t->base + b * LANES, base);
-    _mm512_storeu_ps(s->sum + b * LANES, vf32_mul(_mm512_loadu_ps(s->sum + b * LANES),
-                                                  _mm512_loadu_ps(of_row)));
+    _mm512_storeu_ps(s->sum + b * LANES,
+                     vf32_mul(_mm512_loadu_ps(s->sum + b * LANES), _mm512_loadu_ps(of_row)));
     for (int r = 0; r < LANES; r++)
-        p->total[b % 2 * LANES + r] =
-            vf32_mul(p->total[b % 2 * LANES + r], vf32_set1(of_row[r]));
+        p->total[b % 2 * LANES + r] = vf32_mul(p->total[b % 2 * LANES + r], vf32_set1(of_row[r]));
     shrink_sums(s, b);
 }
 
@@ -209,8 +208,8 @@ INLINE bool begin_weighing(const struct strips *t, struct pending *p,
             how.scaled ? top : _mm512_mask_mul_ps(top, some, top, vf32_set1(p->scale));
         const __m512 largest = vf32_max(_mm512_loadu_ps(s->largest + b * LANES), scaled);
         __m512 base = _mm512_loadu_ps(t->base + b * LANES);
-        const __mmask16 grows = _mm512_cmp_ps_mask(
-            largest, vf32_add(base, vf32_set1(MOST_GROWTH)), _CMP_GT_OQ);
+        const __mmask16 grows =
+            _mm512_cmp_ps_mask(largest, vf32_add(base, vf32_set1(MOST_GROWTH)), _CMP_GT_OQ);
         _mm512_storeu_ps(s->largest + b * LANES, largest);
         if (grows) {
             base = _mm512_mask_blend_ps(grows, base, largest);
@@ -260,7 +259,9 @@ static struct view view_of(const struct strips *t, int32_t strip, int32_t slot)
         return (struct view){SIXTEENS, true};
     for (int32_t r = strip * STRIP; r < end; r++)
         some |= seen[r], all &= seen[r];
-    return (struct view){some == 0 ? 0 : some >> 32 ? SIXTEENS : 2,
+    return (struct view){some == 0    ? 0
+                         : some >> 32 ? SIXTEENS
+                                      : 2,
                          all == ~UINT64_C(0) && !s->call->generic && !s->scaled};
 }
 
@@ -315,11 +316,11 @@ INLINE void attend_strip(const struct strips *t, int32_t strip, const struct str
         }
         tiles_written();
         const bool plain = view.all && view.sixteens == SIXTEENS;
-        const bool near = plain ? begin_weighing(t, &p, of, (struct weighing){.mask = false})
-                          : !two && s->scaled
-                              ? begin_weighing(t, &p, of,
-                                               (struct weighing){.mask = true, .scaled = true})
-                              : begin_weighing(t, &p, of, (struct weighing){.mask = true});
+        const bool near =
+            plain ? begin_weighing(t, &p, of, (struct weighing){.mask = false})
+            : !two && s->scaled
+                ? begin_weighing(t, &p, of, (struct weighing){.mask = true, .scaled = true})
+                : begin_weighing(t, &p, of, (struct weighing){.mask = true});
         if (!plain || !near)
             weigh_slowly(t, &p, near, two);
         for (; after < t->slots && next.sixteens == 0; after++)
@@ -387,7 +388,7 @@ static void finish_strip_row(const struct strips *t, int32_t row)
         load_columns(s, row, i, x);
         for (int h = 0; h < 2; h++) {
             const int64_t to = at + i + h * LANES;
-            const __m512 y = vf32_mul(x[h], vf32_set1(inverse));
+            const __m512 y = inverse < 0 ? _mm512_setzero_ps() : vf32_mul(x[h], vf32_set1(inverse));
             if (call->out_dtype == WEFT_F32)
                 vf32_store((float *)call->out + to, y);
             else if (call->out_dtype == WEFT_F16)
@@ -403,7 +404,8 @@ static void store_state(const struct strips *t, int32_t row)
 {
     const struct rows *s = &t->tiles.rows;
     const int32_t dim = s->call->v.dim;
-    const float shrink = t->base[row] == s->largest[row] ? 1 : exp2f(t->base[row] - s->largest[row]);
+    const float shrink =
+        t->base[row] == s->largest[row] ? 1 : exp2f(t->base[row] - s->largest[row]);
     for (int32_t i = 0; i < dim; i += LANES) {
         float *acc = sums_of(s, row / LANES) + (i / LANES * LANES + row % LANES) * LANES;
         vf32_store(acc, vf32_mul(vf32_set1(shrink), vf32_load(acc)));

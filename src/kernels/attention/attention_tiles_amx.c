@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Attention over caches of bf16 and of codes of a byte on the tiles of AMX. Queries are bf16, codes become it,
 // weights are rounded to it, sums are f32, as in attention_pairs_avx512bf16.c, which serves soft-caps, ALiBi
-// and heads that are no multiples of 32. A tile has 16 rows; few read keys once, which is faster than the
+// and heads that are no multiples of 32. A tile of AMX has 16 rows; more of them go in strips of 32
+// (attention_strips_amx.h); few read keys once, which is faster than the
 // tiles' gathering: in f32, or in integers (takes_few()).
 //
 //      score[16 keys][16 rows]     =  key[16 keys][32 elements] * q[16 pairs of elements][16 rows]
 //      acc[16 rows][16 columns]   +=  weight[16 rows][32 keys] * value[16 pairs of keys][16 columns]
 //
 // Scores leave with rows as lanes, so that the softmax goes through a block without looking across lanes; its
-// weights are turned once. For 16 rows and 64 keys of 64 elements both products take 256 clocks, the
-// exponentials some 500.
+// weights are turned once.
 #include "src/kernels/attention/attention_int8.h"
 #include "src/kernels/attention/attention_strips_rows_amx.h"
 
@@ -146,7 +146,8 @@ INLINE void score_strip(const struct strips *t, int32_t strip, int32_t slot, int
     }
 }
 
-static __attribute__((noinline)) void add_strip(const struct strips *t, int32_t strip, int32_t begin, int32_t end)
+static __attribute__((noinline)) void add_strip(const struct strips *t, int32_t strip,
+                                                int32_t begin, int32_t end)
 {
     const struct rows *s = &t->tiles.rows;
     const uint16_t *w = t->tiles.weights, *below = w + MOST_HALVES * TILE_NUMBERS;

@@ -25,8 +25,9 @@ struct tiles {
         const uint16_t *at;
         int64_t stride_bytes, step; // from key to key; elements from tile to tile
     } sixteens[SIXTEENS];
-    uint16_t *values;  // [32 keys][16 columns][16 pairs][16][2]
-    int64_t value_half, value_pair; // elements from 32 keys to the next, from two tiles of columns to the next
+    uint16_t *values; // [32 keys][16 columns][16 pairs][16][2]
+    int64_t value_half,
+        value_pair;    // elements from 32 keys to the next, from two tiles of columns to the next
     uint16_t *weights; // [32 keys][16 rows][32]
     // Keys whose values have infinities or NaNs that some rows do not see: zeros in `values`.
     uint64_t wild;
