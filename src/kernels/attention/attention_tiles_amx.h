@@ -25,7 +25,9 @@ struct tiles {
         const uint16_t *at;
         int64_t stride_bytes, step; // from key to key; elements from tile to tile
     } sixteens[SIXTEENS];
-    uint16_t *values;  // [32 keys][16 columns][16 pairs][16][2]
+    uint16_t *values; // [32 keys][16 columns][16 pairs][16][2]
+    int64_t value_half,
+        value_pair;    // elements from 32 keys to the next, from two tiles of columns to the next
     uint16_t *weights; // [32 keys][16 rows][32]
     // Keys whose values have infinities or NaNs that some rows do not see: zeros in `values`.
     uint64_t wild;
@@ -66,6 +68,8 @@ static struct tiles lay_out_tiles(const struct weft__attention_call *call,
     t.keys = (uint16_t *)(void *)((char *)tile->scratch +
                                   bytes_of_rows(t.rows.rows, call->k.dim, call->v.dim));
     t.values = t.keys + (int64_t)BLOCK * call->k.dim;
+    t.value_half = call->v.dim / 16 * TILE_NUMBERS;
+    t.value_pair = 2 * TILE_NUMBERS;
     t.weights = t.values + (int64_t)BLOCK * call->v.dim;
     t.keys_rest = t.weights + HALVES * TILE_NUMBERS;
     t.values_rest = t.keys_rest + (int64_t)BLOCK * call->k.dim;
@@ -157,19 +161,19 @@ INLINE __m512i numbers_of(struct tiles *t, int32_t key, __m512i x)
 }
 
 // Past the block's last value, that again, which no row sees.
-INLINE void gather_values(struct tiles *t, weft_dtype kv)
+INLINE void gather_values_to(struct tiles *t, weft_dtype kv, uint16_t *values)
 {
     const struct rows *s = &t->rows;
     const int32_t dim = s->call->v.dim;
     t->wild = 0;
     for (int32_t pair = 0; pair < PAIRS; pair++) {
-        uint16_t *to = t->values + pair / 16 * (dim / 16) * TILE_NUMBERS + pair % 16 * 32;
+        uint16_t *to = values + pair / 16 * t->value_half + pair % 16 * 32;
         ask_rows(t, t->eager || !is_code(kv) ? 2 : 1);
         for (int32_t i = 0; i < dim; i += 2 * GROUP) {
             __m512i even[2], odd[2];
             load_row(t, kv, &s->call->v, s->values_at[2 * pair], i, even);
             load_row(t, kv, &s->call->v, s->values_at[2 * pair + 1], i, odd);
-            for (int h = 0; h < 2 && i + h * GROUP < dim; h++, to += 2 * TILE_NUMBERS) {
+            for (int h = 0; h < 2 && i + h * GROUP < dim; h++, to += t->value_pair) {
                 const __m512i a = numbers_of(t, 2 * pair, even[h]);
                 const __m512i b = numbers_of(t, 2 * pair + 1, odd[h]);
                 _mm512_storeu_si512(to, _mm512_unpacklo_epi16(a, b));
@@ -177,6 +181,11 @@ INLINE void gather_values(struct tiles *t, weft_dtype kv)
             }
         }
     }
+}
+
+INLINE void gather_values(struct tiles *t, weft_dtype kv)
+{
+    gather_values_to(t, kv, t->values);
 }
 
 static inline void gather(struct tiles *t)

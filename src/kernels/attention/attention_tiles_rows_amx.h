@@ -155,22 +155,27 @@ static __attribute__((noinline)) void add_wild(const struct tiles *t, int32_t b)
         }
 }
 
+// Columns [i, i + 32) of a row's results in their order.
+INLINE void load_columns(const struct rows *s, int32_t row, int32_t i, __m512 x[2])
+{
+    const float *acc = sums_of(s, row / LANES) + row % LANES * LANES + i / GROUP * 2 * TILE_SUMS;
+    const __m512 low = vf32_load(acc), high = vf32_load(acc + TILE_SUMS);
+    x[0] = low, x[1] = high;
+    if (s->call->v.dtype == WEFT_F16) // two keys are put beside each other column by column
+        return;
+    const __m512 first = _mm512_shuffle_f32x4(low, high, 0x44);
+    const __m512 second = _mm512_shuffle_f32x4(low, high, 0xee);
+    x[0] = _mm512_shuffle_f32x4(first, first, 0xd8);
+    x[1] = _mm512_shuffle_f32x4(second, second, 0xd8);
+}
+
 static void store_row(const struct rows *s, int32_t row)
 {
-    const float *acc = sums_of(s, row / LANES) + row % LANES * LANES;
-    const bool in_order =
-        s->call->v.dtype == WEFT_F16; // two keys are put beside each other column by column
-    for (int32_t i = 0; i < s->call->v.dim; i += GROUP, acc += 2 * TILE_SUMS) {
-        const __m512 low = vf32_load(acc), high = vf32_load(acc + TILE_SUMS);
-        if (in_order) {
-            vf32_store(s->row + i, low);
-            vf32_store(s->row + i + LANES, high);
-            continue;
-        }
-        const __m512 first = _mm512_shuffle_f32x4(low, high, 0x44);
-        const __m512 second = _mm512_shuffle_f32x4(low, high, 0xee);
-        vf32_store(s->row + i, _mm512_shuffle_f32x4(first, first, 0xd8));
-        vf32_store(s->row + i + LANES, _mm512_shuffle_f32x4(second, second, 0xd8));
+    for (int32_t i = 0; i < s->call->v.dim; i += GROUP) {
+        __m512 x[2];
+        load_columns(s, row, i, x);
+        vf32_store(s->row + i, x[0]);
+        vf32_store(s->row + i + LANES, x[1]);
     }
     weft__attention_finish(s->call, s->tile, row, s->largest[row], s->sum[row], s->row);
 }
