@@ -31,6 +31,7 @@
 #define WEFT_COLS    256 // rows of whole tiles
 #define ACCUMULATORS 2
 #define STATE_DIM    (WEFT_HEAD_DIM / 2) // of a warp: two have a state together
+#define STATE_EIGHTS (WEFT_Q_HEADS / WEFT_KV_HEADS > 8 ? 2 : 1)
 
 // Of attention.
 enum {

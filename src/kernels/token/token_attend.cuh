@@ -196,7 +196,12 @@ DEVICE void attend(const struct weft__token_args *args, int32_t layer, uint32_t 
         attend_again(args, layer, turn);
 #pragma unroll 1
     for (int32_t p = warp; p < ITEM_PIECES; p += ATTENDANTS) {
-        const struct piece piece = piece_of_warps(p / PIECES, p % PIECES * 32 + lane, GROUP_HEADS);
+        float value[WARPS];
+#pragma unroll
+        for (int32_t w = 0; w < WARPS; w++)
+            value[w] = shared_state(w, p / PIECES, GROUP_HEADS)[p % PIECES * 32 + lane];
+        const float *own = shared_state(lane % WARPS, p / PIECES, GROUP_HEADS) + DIM;
+        const struct piece piece = piece_of_lanes<WARPS>(lane, make_float2(own[0], own[1]), value);
         uint64_t *to = piece_words(args, at->kv_head, shared_rest()->split, p);
         turn_send(to + 2 + lane, piece.value, turn);
         if (lane < 2)

@@ -169,7 +169,7 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
          u < share_begin(count, (int32_t)blockIdx.x + 1); u++) {
         const int32_t head = u / PIECES, kv_head = head / GROUP_HEADS;
         const int32_t piece = head % GROUP_HEADS * PIECES + u % PIECES;
-        float number[3][WEFT_SPLITS];
+        float value[WEFT_SPLITS];
         const uint64_t *const from = piece_words(args, kv_head, 0, piece);
         float2 state = make_float2(0, 0); // of part `lane`
         bool there;
@@ -181,21 +181,16 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
             there = true;
 #pragma unroll
             for (int32_t s = 0; s < WEFT_SPLITS; s++)
-                there &= turn_look(from + s * PART_WORDS + 2 + lane, turn, &number[2][s]);
+                there &= turn_look(from + s * PART_WORDS + 2 + lane, turn, &value[s]);
         } while (!there);
         __syncwarp();
-#pragma unroll
-        for (int32_t s = 0; s < WEFT_SPLITS; s++) {
-            number[0][s] = __shfl_sync(0xffffffffu, state.x, s);
-            number[1][s] = __shfl_sync(0xffffffffu, state.y, s);
-        }
-        const struct piece of = piece_of_blocks(number);
+        const struct piece of = piece_of_lanes<WEFT_SPLITS>(lane, state, value);
         const struct row row = {0, head};
         const float by = row_end(&args->attention, at->seq.lengths, row, of.largest, of.sum, false);
 #if PLAIN
         numbers_send(args, WEFT__TOKEN_ROW_attended, 2 * u, 2, lane, of.value * by, turn);
 #else
-        unit_send(args, WEFT__TOKEN_ROW_attended, u, lane, of.value * by, 1, turn);
+        unit_send<false>(args, WEFT__TOKEN_ROW_attended, u, lane, of.value * by, 1, turn);
 #endif
     }
 }
@@ -254,7 +249,7 @@ DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery 
         if (to_row < 0)
             args->result[row] = out;
         else
-            unit_send(args, to_row, u, lane, out, weight, turn);
+            unit_send<true>(args, to_row, u, lane, out, weight, turn);
     }
 }
 
@@ -284,7 +279,8 @@ DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *
         if (u % 2 == 0)
             while (!turn_look(args->halves + (u + 1) * 16 + lane % 16, turn, &other))
                 ;
-        unit_send(args, WEFT__TOKEN_ROW_down, u / 2, lane, lane < 16 ? mine : other, 1, turn);
+        unit_send<false>(args, WEFT__TOKEN_ROW_down, u / 2, lane, lane < 16 ? mine : other, 1,
+                         turn);
     }
 }
 

@@ -348,10 +348,46 @@ DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
 
 #endif
 
-// Of the SM's units of a matrix, those that are not of the second format.
-DEVICE int32_t first_units(const struct weft__token_args *args, int32_t kind, int32_t layer)
+// What a warp knows of a matrix before its row of X is there. It lies in shared memory meanwhile: behind the row comes nothing but
+// products, for every instruction there is waited for by all SMs, and finds its text cold.
+struct plan {
+    int32_t units, next;      // not of the second format; the team's next slot of them
+    struct turn_of_slot slot; // where that is
+    bool ahead, second;       // it is taken before; there are units of the second format
+    uint2 walked;
+};
+
+DEVICE struct plan plan_make(const struct weft__token_args *args, int32_t step, int32_t warp)
 {
-    return units_of_block(kind) - second_units(kind, is_second(args, kind, layer));
+    const int32_t kind = step & 3, layer = step >> 2;
+    struct plan p;
+    p.walked = walked_of(warp);
+    p.second = is_second(args, kind, layer);
+    p.units = units_of_block(kind) - second_units(kind, p.second);
+    p.next = next_of_team(p.walked.x, warp);
+    p.slot = turn_of(p.walked.x + p.next);
+    p.ahead = HOLDS && p.next < p.units * work_of(kind).slots;
+    return p;
+}
+
+DEVICE void plan_keep(int32_t warp, const struct plan *p)
+{
+    const uint32_t own = (uint32_t)p->units | (uint32_t)p->second << 31;
+    const uint32_t slot = (uint32_t)p->next | (uint32_t)p->slot.at << 16 | p->slot.parity << 30 |
+                          (uint32_t)p->ahead << 31;
+    *(volatile uint64_t *)&shared_rest()->plan[warp] = (uint64_t)slot << 32 | own;
+}
+
+// By a lane that kept it.
+DEVICE struct plan plan_kept(int32_t warp)
+{
+    const uint64_t both = *(const volatile uint64_t *)&shared_rest()->plan[warp];
+    const uint32_t own = (uint32_t)both, slot = (uint32_t)(both >> 32);
+    const struct turn_of_slot at = {(int32_t)(slot >> 16 & 255), slot >> 30 & 1};
+    const struct plan p = {
+        (int32_t)(own & 0xffff),    (int32_t)(slot & 0xffff),        at,
+        HOLDS && (slot >> 31) != 0, WEFT_SECOND && (own >> 31) != 0, walked_of(warp)};
+    return p;
 }
 
 // A matrix: the row of X comes while the first tiles do.
@@ -359,37 +395,36 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
                             int32_t warp, int32_t lane)
 {
     struct tiles tiles = {}; // nothing of the matrix before is kept in registers until here
-    const uint32_t first = walked_of(warp).x;
-    if (HOLDS && next_of_team(first, warp) <
-                     first_units(args, step & 3, step >> 2) * work_of(step & 3).slots)
-        tiles_take(&tiles, turn_of(first + next_of_team(first, warp)), warp % TEAM_WARPS, lane);
+    const struct plan p = plan_make(args, step, warp);
+    plan_keep(warp, &p);
+    if (p.ahead)
+        tiles_take(&tiles, p.slot, warp % TEAM_WARPS, lane);
 #if SECOND_HOLDS
     const bool second_ahead = second_take_first(args, step, tiles.codes, warp, lane);
 #endif
     x_take(args, step & 3, turn, warp, lane);
-    const int32_t here = computed_here(step); // what follows from it is not kept while X is taken
-    const int32_t kind = here & 3, layer = here >> 2, units = first_units(args, kind, layer);
-    const uint2 walked = walked_of(warp);
-    const int32_t next = next_of_team(walked.x, warp);
-    const struct turn_of_slot slot = turn_of(walked.x + next);
-    const bool ahead = HOLDS && next < units * work_of(kind).slots;
-    struct turn_of_sums sums = {walked.y};
-    if (HOLDS && kind == QKV) // texts of their own
-        units_multiply(QKV, ROWS_ALONE, units, QKV_FIXED, next, slot, ahead, &tiles, &sums, warp,
-                       lane);
-    else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
-        units_multiply(kind, PAIRS, units, true, next, slot, ahead, &tiles, &sums, warp, lane);
-    else
-        units_multiply(kind, HOLDS ? PAIRS : form_of(kind), units, false, next, slot, ahead, &tiles,
-                       &sums, warp, lane);
-    const int32_t now = computed_here(step); // these are not kept either
-    walked_set(warp, make_uint2(walked_of(warp).x +
-                                    first_units(args, now & 3, now >> 2) * work_of(now & 3).slots,
-                                sums.next));
+    const int32_t kind =
+        computed_here(step) & 3; // what follows from it is not kept while X is taken
+    struct turn_of_sums sums = {p.walked.y};
+    if (!SECOND_HOLDS || kind != DOWN || !p.second) { // else all units are of the second format
+        if (HOLDS && kind == QKV)                     // texts of their own
+            units_multiply(QKV, ROWS_ALONE, p.units, QKV_FIXED, p.next, p.slot, p.ahead, &tiles,
+                           &sums, warp, lane);
+        else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
+            units_multiply(kind, PAIRS, p.units, true, p.next, p.slot, p.ahead, &tiles, &sums, warp,
+                           lane);
+        else
+            units_multiply(kind, HOLDS ? PAIRS : form_of(kind), p.units, false, p.next, p.slot,
+                           p.ahead, &tiles, &sums, warp, lane);
+        const int32_t units = plan_kept(warp).units, now = computed_here(step) & 3;
+        walked_set(warp, make_uint2(walked_of(warp).x + units * work_of(now).slots, sums.next));
+    }
 #if SECOND_HOLDS
-    if (is_second(args, now & 3, now >> 2))
+    if (plan_kept(warp).second) {
+        const int32_t now = computed_here(step); // not kept either
         second_multiply(now & 3, now >> 2 == args->num_layers - 1, second_ahead, tiles.codes, warp,
                         lane);
+    }
 #endif
 }
 
