@@ -118,11 +118,16 @@ DEVICE void tile_weights(struct state *state, float score[KEYS / 8][4])
         state->sum[i] += sum[i];
 }
 
-DEVICE void tile_values(const uint8_t *slot, int32_t lane,
-                        const float weight[ROW_SIXTEENS][KEYS / 8][4],
-                        struct state state[ROW_SIXTEENS], int32_t column0 = 0)
+// The lane's row of the values of a tile.
+DEVICE uint32_t values_row(const uint8_t *slot, int32_t lane)
 {
-    const uint32_t v_row = tile_row(shared_address(slot + PLANE_BYTES), lane % 16, lane / 16);
+    return tile_row(shared_address(slot + PLANE_BYTES), lane % 16, lane / 16);
+}
+
+// Sixteens of columns from `first` of the row on.
+DEVICE void values_add(uint32_t v_row, const float weight[ROW_SIXTEENS][KEYS / 8][4],
+                       struct state state[ROW_SIXTEENS], int32_t first)
+{
 #pragma unroll
     for (int32_t t = 0; t < KEYS / 8; t += 2) {
         uint32_t p[ROW_SIXTEENS][WEFT_PARTS][4];
@@ -132,8 +137,7 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane,
 #pragma unroll
         for (int32_t i = 0; i < STATE_DIM / 8; i += 2) {
             uint32_t v[4];
-            load_matrix_4_transposed(v, tile_piece(v_row, column0 / 16 + i / 2) +
-                                            t * 8 * TILE_ROW_BYTES);
+            load_matrix_4_transposed(v, tile_piece(v_row, first + i / 2) + t * 8 * TILE_ROW_BYTES);
 #pragma unroll
             for (int32_t m = 0; m < ROW_SIXTEENS; m++) {
 #if WEFT_PARTS == 1
@@ -153,6 +157,13 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane,
             }
         }
     }
+}
+
+DEVICE void tile_values(const uint8_t *slot, int32_t lane,
+                        const float weight[ROW_SIXTEENS][KEYS / 8][4],
+                        struct state state[ROW_SIXTEENS], int32_t column0 = 0)
+{
+    values_add(values_row(slot, lane), weight, state, column0 / 16);
 }
 
 #endif

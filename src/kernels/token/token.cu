@@ -46,8 +46,7 @@ enum {
     PART_BYTES = ROWS * ROW_BYTES,
     STATE_FLOATS = DIM + 4, // acc, largest, sum; padded
     KEEPS_QUERIES = 0,
-    SCORE_STEPS =
-        DIM > 128 || WEFT_SECOND ? 2 : 8, // a second format has more text than an SM keeps
+    SCORE_STEPS = DIM > 128 ? 2 : 8,
 };
 
 // Of linear_few_one.cuh: registers are there for whole tiles, which come one by one.

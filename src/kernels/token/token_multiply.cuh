@@ -18,18 +18,29 @@ DEVICE float sums_transpose(const float sum[2][2], int32_t lane)
     return (odd ? mine[1] : mine[0]) + __shfl_xor_sync(0xffffffffu, odd ? mine[0] : mine[1], 1);
 }
 
-// Units are numbered through the launch: place and parity of the next.
+// Where the next unit's sums go, and the parity of that place's time. Carried from matrix to matrix as one word.
 struct turn_of_sums {
-    uint32_t next;
+    uint32_t place, parity;
 };
+
+DEVICE struct turn_of_sums sums_carried(uint32_t word)
+{
+    const struct turn_of_sums turn = {word >> 1, word & 1};
+    return turn;
+}
+
+DEVICE uint32_t sums_carry(struct turn_of_sums turn)
+{
+    return turn.place << 1 | turn.parity;
+}
 
 DEVICE void sums_leave(struct turn_of_sums *turn, const float sum[2][2], int32_t warp, int32_t lane)
 {
     struct shared *s = shared_rest();
     const float mine = sums_transpose(sum, lane);
-    const uint32_t place = turn->next % PLACES;
-    if (turn->next >= PLACES)
-        barrier_wait(shared_address(s->taken + place), (turn->next / PLACES - 1) & 1);
+    const uint32_t place = turn->place;
+    barrier_wait(shared_address(s->taken + place),
+                 turn->parity ^ 1); // at first the parity that barriers begin with
 #if PLAIN
     s->parts[place][warp][plain_row(lane) + 8 * (lane % 4)] = mine;
 #else
@@ -38,7 +49,8 @@ DEVICE void sums_leave(struct turn_of_sums *turn, const float sum[2][2], int32_t
     __syncwarp();
     if (lane == 0)
         barrier_arrive(shared_address(s->summed + place));
-    turn->next++;
+    if (++turn->place == PLACES)
+        turn->place = 0, turn->parity ^= 1;
 }
 
 // What is carried from matrix to matrix stays in shared memory: registers are scarce in between.
@@ -55,11 +67,6 @@ DEVICE void walked_set(int32_t warp, uint2 walked)
     __syncwarp(); // what was made of it is made
     at->x = walked.x, at->y = walked.y;
     __syncwarp();
-}
-
-DEVICE int32_t units_of_block(int32_t kind)
-{
-    return shared_rest()->share[kind][1] - shared_rest()->share[kind][0];
 }
 
 #if PLAIN
@@ -125,13 +132,13 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     const int32_t kind =
         computed_here(step) & 3; // what follows from it is not kept while X is taken
     const struct turn_of_slot slot = turn_of(walked_of(warp).x + next);
-    struct turn_of_sums sums = {walked_of(warp).y};
+    struct turn_of_sums sums = sums_carried(walked_of(warp).y);
     if (kind == UP)
         units_multiply<true>(UP, next, slot, ahead, &held, &sums, warp, lane);
     else
         units_multiply<false>(kind, next, slot, ahead, &held, &sums, warp, lane);
     walked_set(warp, make_uint2(walked_of(warp).x + units_of_block(kind) * work_of(kind).slots,
-                                sums.next));
+                                sums_carry(sums)));
 }
 
 #else
@@ -170,7 +177,8 @@ DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fix
     struct slot_x x = {};
     int32_t at = next; // of the unit
     if (fixed)
-        slot_x_load(&x, form, row, w.cols, column_of(form, next & (w.slots - 1)) + half, lane);
+        slot_x_load(&x, form, b_kept(form, fixed), row, w.cols,
+                    column_of(form, next & (w.slots - 1)) + half, lane);
 #pragma unroll 1
     for (int32_t u = 0; u < units; u++, at -= w.slots) {
         float sum[2][2] = {};
@@ -266,7 +274,7 @@ DEVICE void second_multiply(int32_t kind, bool last, bool ahead, uint4 held[2][4
     const int32_t half = warp % TEAM_WARPS, units = second_units(kind, true);
     const uint8_t *row = shared_row(kind);
     const uint2 walked = walked_of(warp);
-    struct turn_of_sums sums = {walked.y};
+    struct turn_of_sums sums = sums_carried(walked.y);
     int32_t at = next_of_team(walked.x, warp); // of the unit
     struct turn_of_slot turn = turn_of(walked.x + at);
     int32_t left = units * w.slots - at;
@@ -304,7 +312,7 @@ DEVICE void second_multiply(int32_t kind, bool last, bool ahead, uint4 held[2][4
         }
         sums_leave(&sums, sum, warp, lane);
     }
-    walked_set(warp, make_uint2(walked_of(warp).x + units * w.slots, sums.next));
+    walked_set(warp, make_uint2(walked_of(warp).x + units * w.slots, sums_carry(sums)));
 }
 
 #else
@@ -316,7 +324,7 @@ DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
     const int32_t half = warp % TEAM_WARPS, units = second_units(kind, true);
     const uint8_t *row = shared_row(kind);
     const uint2 walked = walked_of(warp);
-    struct turn_of_sums sums = {walked.y};
+    struct turn_of_sums sums = sums_carried(walked.y);
     int32_t at = next_of_team(walked.x, warp); // of the unit
     struct turn_of_slot turn = turn_of(walked.x + at);
 #pragma unroll 1
@@ -341,7 +349,7 @@ DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
         }
         sums_leave(&sums, sum, warp, lane);
     }
-    walked_set(warp, make_uint2(walked_of(warp).x + units * w.slots, sums.next));
+    walked_set(warp, make_uint2(walked_of(warp).x + units * w.slots, sums_carry(sums)));
 }
 
 #endif
@@ -405,7 +413,8 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     x_take(args, step & 3, turn, warp, lane);
     const int32_t kind =
         computed_here(step) & 3; // what follows from it is not kept while X is taken
-    struct turn_of_sums sums = {p.walked.y};
+    struct turn_of_sums sums = sums_carried(p.walked.y);
+    bool second = true;
     if (!SECOND_HOLDS || kind != DOWN || !p.second) { // else all units are of the second format
         if (HOLDS && kind == QKV)                     // texts of their own
             units_multiply(QKV, ROWS_ALONE, p.units, QKV_FIXED, p.next, p.slot, p.ahead, &tiles,
@@ -416,11 +425,14 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
         else
             units_multiply(kind, HOLDS ? PAIRS : form_of(kind), p.units, false, p.next, p.slot,
                            p.ahead, &tiles, &sums, warp, lane);
-        const int32_t units = plan_kept(warp).units, now = computed_here(step) & 3;
-        walked_set(warp, make_uint2(walked_of(warp).x + units * work_of(now).slots, sums.next));
+        const struct plan kept = plan_kept(warp); // before any lane keeps the next one
+        const int32_t now = computed_here(step) & 3;
+        second = kept.second;
+        walked_set(warp, make_uint2(walked_of(warp).x + kept.units * work_of(now).slots,
+                                    sums_carry(sums)));
     }
 #if SECOND_HOLDS
-    if (plan_kept(warp).second) {
+    if (second) {
         const int32_t now = computed_here(step); // not kept either
         second_multiply(now & 3, now >> 2 == args->num_layers - 1, second_ahead, tiles.codes, warp,
                         lane);
@@ -441,9 +453,6 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
         const uint32_t turn = s->launch * args->num_layers + l + 1;
         const int32_t lane = computed_here(own_lane), warp = computed_here(own_warp);
         if (kind == O && s->attends) { // between Q, K, V and O
-            if (l > 0 && warp == 0 && lane == 0)
-                arrivals_wait(args, WEFT__TOKEN_ROW_heads, turn, HEAD_ROWS / 16);
-            part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
             attend(args, l, turn, walked_of(warp).x, warp, lane);
             const uint2 walked = walked_of(warp);
             walked_set(warp, make_uint2(walked.x + s->place.left, walked.y));

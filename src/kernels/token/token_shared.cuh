@@ -67,8 +67,8 @@ struct shared {
     struct place place;                 // the SM's part of attention
     int32_t attends, split, fresh_page; // split: which part of the keys; page of the new key
     uint32_t launch;                    // its number
-    uint2
-        walked[MULTIPLIERS]; // of a warp that multiplies: slots, and units, before its next matrix
+    uint2 walked
+        [MULTIPLIERS]; // of a warp that multiplies: slots before its next matrix, and where its sums go
     uint64_t plan[MULTIPLIERS];         // of the matrix that is multiplied next
     uint32_t again;                     // the turn of sums that were not finite
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
@@ -150,6 +150,12 @@ DEVICE int32_t item_of_block(int32_t items)
 {
     const int32_t item = share_begin(items, (int32_t)blockIdx.x);
     return share_begin(items, (int32_t)blockIdx.x + 1) > item ? item : -1;
+}
+
+// The SM's units.
+DEVICE int32_t units_of_block(int32_t kind)
+{
+    return shared_rest()->share[kind][1] - shared_rest()->share[kind][0];
 }
 
 // Of matrices of the second format (token_second.cuh): slots of a block of sixteen rows, and of a unit. columns: slots are two columns
