@@ -162,7 +162,7 @@ static bool takes_few(const struct weft__attention_call *call, int32_t rows)
     case WEFT_BF16:
         return rows <= WEFT__ATTENTION_FEW_ROWS &&
                (!scattered || weft__attention_is_late(&call->mask));
-    default: return rows <= WEFT__ATTENTION_FEW_ROWS / 2 && !scattered && call->k.dim % 16 == 0;
+    default: return false;
     }
 }
 
@@ -195,8 +195,7 @@ static void attend_on_tiles(const struct weft__attention_call *call,
 static bool is_few_on_tiles(const struct weft__attention_call *call, int32_t rows)
 {
     return rows <= WEFT__ATTENTION_FEW_ROWS && is_code(call->k.dtype) &&
-           call->k.dtype != WEFT_INT8 && !takes_few(call, rows) && call->k.dim % GROUP == 0 &&
-           call->softcap <= 0 && !call->alibi_slopes;
+           !takes_few(call, rows) && call->k.dim % GROUP == 0 && call->v.dim % GROUP == 0 && call->softcap <= 0 && !call->alibi_slopes;
 }
 
 // The first tiles that are alike, or one without keys. Returns how many.

@@ -235,49 +235,12 @@ static inline bool divide_query(const float *wide, int32_t dim, uint16_t *most, 
     return wild != 0;
 }
 
-// Rows of pairs, from[row][pairs], as attention_pairs.h lays queries for 16 rows.
-static void turn_queries(const uint16_t *from, int32_t pairs, uint32_t *to)
-{
-    for (int32_t i = 0; i < pairs; i += LANES) {
-        vf32 turned[LANES];
-        vf32_load_transposed((const float *)(const void *)from + i, pairs, turned);
-        for (int n = 0; n < LANES; n++)
-            vf32_store((float *)(void *)to + (i + n) * LANES, turned[n]);
-    }
-}
-
 // A query rounded to bf16.
 static inline void round_query(const float *wide, int32_t dim, uint16_t *to)
 {
     for (int32_t i = 0; i < dim; i += GROUP)
         _mm512_storeu_si512(
             to + i, (__m512i)_mm512_cvtne2ps_pbh(vf32_load(wide + i + LANES), vf32_load(wide + i)));
-}
-
-// Queries of a tile, 16 rows at a time, through `keys`.
-static void take_queries(struct tiles *t)
-{
-    const struct rows *s = &t->rows;
-    const int32_t dim = s->call->k.dim;
-    const bool two = s->call->k.dtype == WEFT_F16;
-    t->wild_queries = false;
-    for (int32_t b = 0; b < s->blocks; b++) {
-        const int64_t at = (int64_t)b * s->pairs * LANES;
-        memset(t->keys, 0, (size_t)(LANES * dim) * sizeof *t->keys);
-        memset(t->keys_rest, 0, two ? (size_t)(LANES * dim) * sizeof *t->keys : 0);
-        for (int32_t r = b * LANES; r < s->rows && r < (b + 1) * LANES; r++) {
-            float wide[WEFT__ATTENTION_MAX_DIM];
-            weft__attention_query(s->call, s->tile, r, wide);
-            const int32_t to = r % LANES * dim;
-            if (two)
-                t->wild_queries |= divide_query(wide, dim, t->keys + to, t->keys_rest + to);
-            else
-                round_query(wide, dim, t->keys + to);
-        }
-        turn_queries(t->keys, s->pairs, s->q + at);
-        if (two)
-            turn_queries(t->keys_rest, s->pairs, t->q_rest + at);
-    }
 }
 
 static inline float value_at(const struct rows *s, int32_t key, int32_t column)
@@ -291,26 +254,6 @@ static inline float value_at(const struct rows *s, int32_t key, int32_t column)
     case WEFT_F16: return weft__f16_to_f32(((const uint16_t *)(const void *)v->data)[at]);
     default: return weft__bf16_to_f32(((const uint16_t *)(const void *)v->data)[at]);
     }
-}
-
-// The next block of keys that rows of `lanes` at a time see or not, at a tile's first with its queries. False:
-// there is none.
-static bool begin_block(struct tiles *t, struct blocks *blocks, const int lanes)
-{
-    struct rows *s = &t->rows;
-    if (!next_of(s, blocks))
-        return false;
-    t->asked = s->call->ahead ? 0 : ALL_ROWS;
-    if (begins_tile(s->block)) {
-        const bool loaded = same_rows(s->tile, s->block->tile);
-        s->tile = s->block->tile;
-        if (!loaded)
-            take_queries(t);
-        open_rows(s, lanes);
-        s->all = seen_by_all(s);
-    }
-    look(s);
-    return true;
 }
 
 static void count_block(const struct rows *s, bool mask)
