@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
-// Few rows over caches of codes of a byte on the tiles of AMX: what attention_tiles_amx.c does, with tiles that
-// are 4 or 8 rows wide and high, so that neither the softmax nor the products of values work for rows that do
-// not exist.
+// Few rows over caches of codes of a byte and of bf16 on the tiles of AMX: what attention_tiles_amx.c does, with
+// tiles that are 4 or 8 rows wide and high, so that neither the softmax nor the products of values work for rows
+// that do not exist.
 //
 //      score[16 keys][rows]        =  key[16 keys][32 elements] * q[16 pairs of elements][rows]
 //      acc[rows][16 columns]      +=  weight[rows][32 keys] * value[16 pairs of keys][16 columns]
 //
 // Memory is what counts, so keys and values change by turns of TURN rows, each asking for what lies near and far
-// ahead (attention_few.h), and go to scratch as bf16. Keys are sixteen rows ahead of values, and of the scores,
-// whose products find them written and run beside the next turns:
+// ahead (attention_few.h), and go to scratch as bf16. All else runs beside turns, a little at each, so that no
+// product waits for what was just written, and nothing for a product: keys are sixteen rows ahead of scores, the
+// softmax and the products of values are those of the block before.
 //
-//      keys     | 16..31         | 32..47         | 48..63         | next block's 0..15 |
-//      values   |  0..15         | 16..31         | 32..47         | 48..63             | softmax, values' products
-//      scores   |  0..15         | 16..31         | 32..47         | 48..63             |
+//      turns of a block     | 0 .. 3              | 4 .. 7   | 8 .. 11  | 12 .. 15           |
+//      keys; values         | 16..31; 0..15       | 32..47   | 48..63   | next block's 0..15 |
+//      scores               | 0..15               | 16..31   | 32..47   | 48..63             |
+//      of the block before  | softmax, values ... |          |          |                    |
 //
 // Scores are put in the order of attention_pairs.h; the softmax is that of pairs.
 #include "src/kernels/attention/attention_codes_avx512bf16.h"
@@ -21,7 +23,35 @@
 // Tiles: 0 scores; 1 keys, values; 2 results; 3 weights; 4 to 7 queries of as many steps.
 enum { QUERY_TILES = 4 };
 
-enum { TURN = 4, TURN_NEAR_BYTES = 1024, TURN_FAR_BYTES = 4096, MOST_AHEAD = BLOCK - 16 };
+enum {
+    TURN = 4,
+    TURNS = BLOCK / TURN,
+    SIXTEEN_TURNS = 16 / TURN,
+    TURN_NEAR_BYTES = 1024,
+    TURN_FAR_BYTES = 4096,
+    MOST_AHEAD = BLOCK - 16,
+    SOFTMAX_TURN = 1, // of the block before: its last scores are stored before the first
+    VALUE_TURN = 3,   // from which on its values are added, in at most as many turns
+    VALUE_TURNS = 9,
+};
+
+// A block whose scores await the softmax while the next one is read.
+struct late {
+    struct rows rows;
+    struct block block;
+    int64_t values_at[BLOCK];
+    uint64_t wild;
+    const uint16_t *values;
+    int32_t column; // tile of columns that is added next; its sums are stored at the one after
+    bool any;
+};
+
+struct few {
+    struct tiles tiles; // of the block that is read
+    struct late late;
+    uint16_t *values[2];
+    bool ready; // are the first sixteen keys of the block in their tiles?
+};
 
 static struct tile_shapes shapes_of(const int lanes)
 {
@@ -54,90 +84,113 @@ static __m512i order_of_rows(const int lanes)
 struct turn {
     const char *pool;
     const int64_t *at;
-    int32_t dim, near, far; // near, far: rows
+    int32_t size, dim, near, far; // near, far: rows
 };
 
 INLINE struct turn turn_of(const struct weft__attention_call *call,
                            const struct weft__attention_plane *plane, const int64_t *at,
-                           const int32_t dim)
+                           weft_dtype kv, const int32_t dim)
 {
-    const int32_t near = TURN_NEAR_BYTES / dim, far = TURN_FAR_BYTES / dim;
-    return (struct turn){plane->data, at, dim, !call->ahead ? 0 : near < MOST_AHEAD ? near : MOST_AHEAD,
-                         !call->ahead ? 0 : far < MOST_AHEAD ? far : MOST_AHEAD};
+    const int32_t size = is_code(kv) ? 1 : 2, most = call->ahead ? MOST_AHEAD : 0;
+    const int32_t near = TURN_NEAR_BYTES / (dim * size), far = TURN_FAR_BYTES / (dim * size);
+    return (struct turn){
+        plane->data, at, size, dim, near < most ? near : most, far < most ? far : most};
 }
 
-// 64 codes of row `j` from `column` on. Asks for those of rows ahead.
-INLINE __m512i take_codes(const struct turn *turn, int32_t j, int32_t column)
+// 64 codes, or 32 numbers, of row `j` from `column` on. Asks for those of rows ahead.
+INLINE __m512i take_line(const struct turn *turn, int32_t j, int32_t column)
 {
-    _mm_prefetch(turn->pool + turn->at[j + turn->near] + column, _MM_HINT_T0);
-    _mm_prefetch(turn->pool + turn->at[j + turn->far] + column, _MM_HINT_T1);
-    return load_codes(turn->pool + turn->at[j] + column, turn->dim, column);
+    const int32_t size = turn->size;
+    const char *from = turn->pool + size * (turn->at[j] + column);
+    _mm_prefetch(turn->pool + size * (turn->at[j + turn->near] + column), _MM_HINT_T0);
+    _mm_prefetch(turn->pool + size * (turn->at[j + turn->far] + column), _MM_HINT_T1);
+    return size == 1 ? load_codes(from, turn->dim, column) : _mm512_loadu_si512(from);
 }
 
-// Keys to the tiles of their sixteen: those that are `step` codes apart in a row are steps of the product.
-INLINE void take_keys(const struct tiles *t, weft_dtype kv, const struct turn *turn, int32_t first)
+// Keys to the tiles of their sixteen.
+INLINE void take_keys(const struct tiles *t, weft_dtype kv, const struct code_table *table,
+                      const struct turn *turn, int32_t first)
 {
     const int64_t steps = t->rows.pairs / 16;
+    uint16_t *row = t->keys + first / 16 % 2 * steps * TILE_NUMBERS + first % 16 * 32;
     VF32_UNROLL
-    for (int32_t j = first; j < first + TURN; j++) {
-        uint16_t *to = t->keys + (j / 16 % 2 * steps) * TILE_NUMBERS + j % 16 * 32;
-        for (int32_t column = 0; column < turn->dim; column += CODE_GROUP, to += 2 * TILE_NUMBERS) {
-            __m512i x[2];
-            widen_codes(kv, &t->table, take_codes(turn, j, column), x);
-            _mm512_storeu_si512(to, x[0]);
-            _mm512_storeu_si512(to + TILE_NUMBERS, x[1]);
+    for (int32_t j = 0; j < TURN; j++, row += 32) {
+        uint16_t *to = row;
+        VF32_UNROLL
+        for (int32_t column = 0; column < turn->dim; column += group_of(kv)) {
+            __m512i x[2] = {take_line(turn, first + j, column)};
+            if (is_code(kv))
+                widen_codes(kv, table, x[0], x);
+            VF32_UNROLL
+            for (int i = 0; i < (is_code(kv) ? 2 : 1); i++, to += TILE_NUMBERS)
+                _mm512_storeu_si512(to, x[i]);
         }
     }
 }
 
 // 0 times a number that is none is not 0: where some row does not see the key these are left out, for add_wild().
-static __attribute__((noinline)) void tame_pair(struct tiles *t, int32_t pair, __m512i x[4])
+static __attribute__((noinline)) void tame_pair(struct tiles *t, int32_t pair, uint16_t *to)
 {
     const __m512i exponent = _mm512_set1_epi16(0x7f80);
-    for (int i = 0; i < 4; i++) {
-        const __mmask32 wild = _mm512_cmpeq_epi16_mask(_mm512_and_si512(x[i], exponent), exponent);
-        const __mmask32 unseen = (t->rows.by_all >> (2 * pair) & 1 ? 0 : 0x55555555u) |
-                                 (t->rows.by_all >> (2 * pair + 1) & 1 ? 0 : 0xaaaaaaaau);
-        t->wild |= (uint64_t)((wild & unseen & 0x55555555u) != 0) << 2 * pair;
-        t->wild |= (uint64_t)((wild & unseen & 0xaaaaaaaau) != 0) << (2 * pair + 1);
-        x[i] = _mm512_maskz_mov_epi16(~(wild & unseen), x[i]);
+    const __mmask32 even = 0x55555555u, odd = even << 1;
+    const __mmask32 unseen = (t->rows.by_all >> (2 * pair) & 1 ? 0 : even) |
+                             (t->rows.by_all >> (2 * pair + 1) & 1 ? 0 : odd);
+    for (int32_t i = 0; i < t->rows.groups * t->rows.columns / 16; i++, to += TILE_NUMBERS) {
+        const __m512i x = _mm512_loadu_si512(to);
+        const __mmask32 wild =
+            _mm512_mask_cmpeq_epi16_mask(unseen, _mm512_and_si512(x, exponent), exponent);
+        t->wild |= (uint64_t)((wild & even) != 0) << 2 * pair;
+        t->wild |= (uint64_t)((wild & odd) != 0) << (2 * pair + 1);
+        _mm512_storeu_si512(to, _mm512_maskz_mov_epi16(~wild, x));
     }
 }
 
-// Two values to their place among the tiles of 32. Past the block's last, that again, which no row sees.
-INLINE void take_values(struct tiles *t, weft_dtype kv, const struct turn *turn, int32_t first)
+// A line of each of two values to pairs.
+INLINE void pair_lines(weft_dtype kv, const struct code_table *table, __m512i a, __m512i b,
+                       __m512i x[4])
 {
-    const int64_t columns = t->rows.groups * (CODE_GROUP / 16);
-    VF32_UNROLL
-    for (int32_t pair = first / 2; pair < (first + TURN) / 2; pair++) {
-        uint16_t *to = t->values + pair / 16 * columns * TILE_NUMBERS + pair % 16 * 32;
-        for (int32_t column = 0; column < turn->dim; column += CODE_GROUP, to += 4 * TILE_NUMBERS) {
-            const __m512i a = take_codes(turn, 2 * pair, column);
-            const __m512i b = take_codes(turn, 2 * pair + 1, column);
-            __m512i x[4];
-            widen_codes(kv, &t->table, _mm512_unpacklo_epi8(a, b), x);
-            widen_codes(kv, &t->table, _mm512_unpackhi_epi8(a, b), x + 2);
-            if (kv != WEFT_INT8 && (t->rows.by_all >> 2 * pair & 3) != 3)
-                tame_pair(t, pair, x);
-            VF32_UNROLL
-            for (int i = 0; i < 4; i++)
-                _mm512_storeu_si512(to + i * TILE_NUMBERS, x[i]);
-        }
+    if (is_code(kv)) {
+        widen_codes(kv, table, _mm512_unpacklo_epi8(a, b), x);
+        widen_codes(kv, table, _mm512_unpackhi_epi8(a, b), x + 2);
+    } else {
+        x[0] = _mm512_unpacklo_epi16(a, b);
+        x[1] = _mm512_unpackhi_epi16(a, b);
     }
 }
 
-// Sixteen keys and as many values, by turns. A negative place: none of these.
-INLINE void take_sixteen_of(struct tiles *t, weft_dtype kv, const int32_t k_dim, const int32_t v_dim,
-                            int32_t key, int32_t value)
+// Values to their place among the tiles of 32. Past the block's last, that again, which no row sees.
+INLINE void take_values(struct tiles *t, weft_dtype kv, const struct code_table *table,
+                        const struct turn *turn, int32_t first)
+{
+    const int64_t columns = t->rows.groups * (group_of(kv) / 16);
+    uint16_t *row = t->values + first / 32 * columns * TILE_NUMBERS + first % 32 / 2 * 32;
+    VF32_UNROLL
+    for (int32_t j = first; j < first + TURN; j += 2, row += 32) {
+        uint16_t *to = row;
+        VF32_UNROLL
+        for (int32_t column = 0; column < turn->dim; column += group_of(kv)) {
+            __m512i x[4];
+            pair_lines(kv, table, take_line(turn, j, column), take_line(turn, j + 1, column), x);
+            VF32_UNROLL
+            for (int i = 0; i < group_of(kv) / 16; i++, to += TILE_NUMBERS)
+                _mm512_storeu_si512(to, x[i]);
+        }
+        if (kv != WEFT_INT8 && (t->rows.by_all >> j & 3) != 3)
+            tame_pair(t, j / 2, row);
+    }
+}
+
+// Four keys, and four values unless `value` is negative.
+INLINE void take_turn_of(struct tiles *t, weft_dtype kv, const int32_t k_dim, const int32_t v_dim,
+                         int32_t key, int32_t value)
 {
     const struct rows *s = &t->rows;
-    const struct turn keys = turn_of(s->call, &s->call->k, s->at, k_dim);
-    const struct turn values = turn_of(s->call, &s->call->v, s->values_at, v_dim);
-    for (int32_t i = 0; i < 16; i += TURN) {
-        take_keys(t, kv, &keys, key + i);
-        if (value >= 0)
-            take_values(t, kv, &values, value + i);
-    }
+    const struct turn keys = turn_of(s->call, &s->call->k, s->at, kv, k_dim);
+    const struct turn values = turn_of(s->call, &s->call->v, s->values_at, kv, v_dim);
+    const struct code_table table = t->table;
+    take_keys(t, kv, &table, &keys, key);
+    if (value >= 0)
+        take_values(t, kv, &table, &values, value);
 }
 
 // Functions of their own, for the compiler to have registers for each.
@@ -146,62 +199,64 @@ INLINE void take_sixteen_of(struct tiles *t, weft_dtype kv, const int32_t k_dim,
     {                                                                                              \
         const int32_t k_dim = t->rows.call->k.dim, v_dim = t->rows.call->v.dim;                    \
         if (k_dim == 128 && v_dim == 128)                                                          \
-            take_sixteen_of(t, WEFT_##kv, 128, 128, key, value);                                   \
+            take_turn_of(t, WEFT_##kv, 128, 128, key, value);                                      \
         else                                                                                       \
-            take_sixteen_of(t, WEFT_##kv, k_dim, v_dim, key, value);                               \
+            take_turn_of(t, WEFT_##kv, k_dim, v_dim, key, value);                                  \
     }
 TAKE(INT8)
 TAKE(FP8_E4M3)
 TAKE(FP8_E5M2)
+TAKE(BF16)
 
-static void take_sixteen(struct tiles *t, int32_t key, int32_t value)
+static void take_turn(struct tiles *t, int32_t key, int32_t value)
 {
     switch (t->rows.call->k.dtype) {
     case WEFT_INT8: take_INT8(t, key, value); break;
     case WEFT_FP8_E4M3: take_FP8_E4M3(t, key, value); break;
-    default: take_FP8_E5M2(t, key, value);
+    case WEFT_FP8_E5M2: take_FP8_E5M2(t, key, value); break;
+    default: take_BF16(t, key, value);
     }
 }
 
-// Scores of sixteen keys, from key `first` of the block on. Queries of the first steps are in their tiles.
-INLINE void score_sixteen(const struct tiles *t, const int lanes, int32_t first)
+// Step n of the scores of sixteen keys, from key `first` of the block on. Queries of the first steps are in their tiles.
+INLINE void score_step(const struct tiles *t, const int lanes, int32_t first, int64_t n)
 {
     const struct rows *s = &t->rows;
     const int64_t steps = s->pairs / 16;
-    const uint16_t *keys = t->keys + first / 16 % 2 * steps * TILE_NUMBERS;
-    tile_zero(0);
-#define STEP_OF(n, q)                                                                              \
-    if (steps > n) {                                                                               \
-        tile_load(1, keys + n * TILE_NUMBERS, TILE_ROW_BYTES);                                     \
-        tile_dot_bf16(0, 1, q);                                                                \
-    }
-    STEP_OF(0, 4)
-    STEP_OF(1, 5)
-    STEP_OF(2, 6)
-    STEP_OF(3, 7)
-#undef STEP_OF
-    for (int64_t n = QUERY_TILES; n < steps; n++) {
+    if (n == 0)
+        tile_zero(0);
+    tile_load(1, t->keys + (first / 16 % 2 * steps + n) * TILE_NUMBERS, TILE_ROW_BYTES);
+    switch (n) {
+    case 0:
+        if (steps > QUERY_TILES)
+            tile_load(4, s->q, 4 * lanes);
+        tile_dot_bf16(0, 1, 4);
+        break;
+    case 1: tile_dot_bf16(0, 1, 5); break;
+    case 2: tile_dot_bf16(0, 1, 6); break;
+    case 3: tile_dot_bf16(0, 1, 7); break;
+    default:
         tile_load(4, s->q + n * 16 * lanes, 4 * lanes);
-        tile_load(1, keys + n * TILE_NUMBERS, TILE_ROW_BYTES);
         tile_dot_bf16(0, 1, 4);
     }
+}
+
+INLINE void store_sixteen(const struct rows *s, const int lanes, int32_t first)
+{
     tile_store_rows(0, s->scores + first * lanes, (int64_t)4 * lanes);
-    if (steps > QUERY_TILES)
-        tile_load(4, s->q, 4 * lanes);
 }
 
 // The queries of the first steps to their tiles.
-INLINE void load_query_tiles(const struct tiles *t, const int lanes)
+INLINE void load_query_tiles(const struct rows *s, const int lanes)
 {
-    const uint32_t *q = t->rows.q;
-    const int32_t steps = t->rows.pairs / 16;
-    tile_load(4, q, 4 * lanes);
+    const int32_t steps = s->pairs / 16;
+    tile_load(4, s->q, 4 * lanes);
     if (steps > 1)
-        tile_load(5, q + 16 * lanes, 4 * lanes);
+        tile_load(5, s->q + 16 * lanes, 4 * lanes);
     if (steps > 2)
-        tile_load(6, q + 2 * 16 * lanes, 4 * lanes);
+        tile_load(6, s->q + 2 * 16 * lanes, 4 * lanes);
     if (steps > 3)
-        tile_load(7, q + 3 * 16 * lanes, 4 * lanes);
+        tile_load(7, s->q + 3 * 16 * lanes, 4 * lanes);
 }
 
 INLINE void order_scores(const struct rows *s, const int lanes)
@@ -245,42 +300,62 @@ INLINE void shrink_sums(const struct rows *s, const int lanes)
 {
     if (!_mm512_cmpneq_ps_mask(_mm512_loadu_ps(s->shrink), vf32_set1(1)))
         return;
-    for (int32_t i = 0; i < s->groups * (CODE_GROUP / 16); i++)
+    for (int32_t i = 0; i < s->groups * s->columns / 16; i++)
         for (int r = 0; r < lanes; r++) {
             float *acc = s->acc + (i * lanes + r) * LANES;
             vf32_store(acc, vf32_mul(vf32_set1(s->shrink[lane_of(lanes, r)]), vf32_load(acc)));
         }
 }
 
-INLINE void add_values(const struct tiles *t, const int lanes)
+// Tiles of columns.
+INLINE int32_t columns_of(const struct rows *s)
 {
-    const struct rows *s = &t->rows;
-    const int64_t columns = s->groups * (CODE_GROUP / 16), half = columns * TILE_NUMBERS;
-    const uint16_t *values = t->values;
-    float *acc = s->acc;
-    for (int64_t i = 0; i < columns; i++, values += TILE_NUMBERS, acc += lanes * LANES) {
-        tile_load(2, acc, TILE_ROW_BYTES);
-        for (int h = 0; h < HALVES; h++) {
-            tile_load(3, t->weights + h * lanes * 32, TILE_ROW_BYTES);
-            tile_load(1, values + h * half, TILE_ROW_BYTES);
-            tile_dot_bf16(2, 3, 1);
-        }
-        tile_store_rows(2, acc, TILE_ROW_BYTES);
-    }
+    return s->groups * s->columns / 16;
+}
+
+// The next tile of columns of the block before: stores the sums of the last one, adds its own.
+INLINE void add_values(const struct tiles *t, struct late *late, const int lanes)
+{
+    const int32_t columns = columns_of(&late->rows), i = late->column++;
+    float *acc = late->rows.acc + i * lanes * LANES;
+    const uint16_t *values = late->values + i * TILE_NUMBERS;
+    if (i > 0)
+        tile_store_rows(2, acc - lanes * LANES, TILE_ROW_BYTES);
+    if (i == columns)
+        return;
+    tile_load(2, acc, TILE_ROW_BYTES);
+    tile_load(3, t->weights, TILE_ROW_BYTES);
+    tile_load(1, values, TILE_ROW_BYTES);
+    tile_dot_bf16(2, 3, 1);
+    tile_load(3, t->weights + lanes * 32, TILE_ROW_BYTES);
+    tile_load(1, values + columns * TILE_NUMBERS, TILE_ROW_BYTES);
+    tile_dot_bf16(2, 3, 1);
+}
+
+// Where column i is among the sums of a row: the number of its tile, and its lane there.
+INLINE int32_t tile_of_column(weft_dtype kv, int32_t i)
+{
+    return is_code(kv) ? i / CODE_GROUP * 4 + i % 16 / 4 : i / GROUP * 2 + i % 8 / 4;
+}
+
+INLINE int32_t lane_of_column(weft_dtype kv, int32_t i)
+{
+    return (is_code(kv) ? i % CODE_GROUP / 16 : i % GROUP / 8) * 4 + i % 4;
 }
 
 // The infinities and NaNs that values of the block have, for those rows that see them.
-static __attribute__((noinline)) void add_wild(const struct tiles *t, const int lanes)
+static __attribute__((noinline)) void add_wild(const struct tiles *t, const struct late *late,
+                                               const int lanes)
 {
-    const struct rows *s = &t->rows;
-    for (int32_t key = 0; key < s->block->n; key++)
-        for (int32_t r = 0; r < s->rows && t->wild >> key & 1; r++) {
+    const struct rows *s = &late->rows;
+    for (int32_t key = 0; key < late->block.n; key++)
+        for (int32_t r = 0; r < s->rows && late->wild >> key & 1; r++) {
             const uint16_t weight = t->weights[(key / 32 * lanes + r) * 32 + key % 32];
             for (int32_t i = 0; i < s->call->v.dim && s->seen[r] >> key & 1; i++) {
                 const float x = value_at(s, key, i);
-                const int32_t tile = i / CODE_GROUP * 4 + i % 16 / 4;
+                const weft_dtype kv = s->call->v.dtype;
                 if (!isfinite(x))
-                    s->acc[(tile * lanes + r) * LANES + i % CODE_GROUP / 16 * 4 + i % 4] +=
+                    s->acc[(tile_of_column(kv, i) * lanes + r) * LANES + lane_of_column(kv, i)] +=
                         weft__bf16_to_f32(weight) * x;
             }
         }
@@ -289,21 +364,21 @@ static __attribute__((noinline)) void add_wild(const struct tiles *t, const int 
 static void store_row(const struct rows *s, const int lanes, int32_t row)
 {
     const float *acc = s->acc + row * LANES;
-    for (int32_t g = 0; g < s->groups; g++, acc += CODE_GROUP * lanes) {
+    for (int32_t g = 0; g < s->groups; g++, acc += s->columns * lanes) {
         float group[CODE_GROUP];
-        for (int v = 0; v < 4; v++)
+        for (int v = 0; v < s->columns / LANES; v++)
             vf32_store(group + v * LANES, vf32_load(acc + v * lanes * LANES));
-        order_codes(group, s->row + g * CODE_GROUP);
+        (s->columns == GROUP ? order_group : order_codes)(group, s->row + g * s->columns);
     }
     const int32_t at = lane_of(lanes, row);
     weft__attention_finish(s->call, s->tile, row, s->largest[at], s->sum[at], s->row);
 }
 
 // Where the pair of elements is that meets that of place `i` of a row of keys, as unpacking left it.
-INLINE int32_t pair_of_place(int32_t i)
+INLINE int32_t pair_of_place(weft_dtype kv, int32_t i)
 {
     const int32_t step = i / 16, pair = i % 16;
-    return step / 2 * (CODE_GROUP / 2) + pair / 4 * 8 + step % 2 * 4 + pair % 4;
+    return is_code(kv) ? step / 2 * (CODE_GROUP / 2) + pair / 4 * 8 + step % 2 * 4 + pair % 4 : i;
 }
 
 static void place_queries(const struct rows *s, const int lanes)
@@ -313,26 +388,15 @@ static void place_queries(const struct rows *s, const int lanes)
         uint32_t row[WEFT__ATTENTION_MAX_DIM / 2];
         pairs_of_query(s, r, row);
         for (int32_t i = 0; i < s->pairs; i++)
-            s->q[i * lanes + r] = row[pair_of_place(i)];
+            s->q[i * lanes + r] = row[pair_of_place(s->call->k.dtype, i)];
     }
 }
 
-// `ready`: the block's first sixteen keys are in the tiles. The next block's are then.
-INLINE void attend_block(struct tiles *t, const int lanes, bool ready)
+// The softmax of the block before.
+INLINE void weigh_late(const struct tiles *t, const struct late *late, const int lanes)
 {
-    const struct rows *s = &t->rows;
-    const struct weft__attention_call *call = s->call;
-    const bool mask = s->by_all != ~UINT64_C(0) || call->generic;
-    t->wild = 0;
-    if (!ready)
-        take_sixteen(t, 0, -1);
-    load_query_tiles(t, lanes);
-    for (int32_t first = 0; first < BLOCK; first += 16) {
-        tiles_written();
-        score_sixteen(t, lanes, first);
-        take_sixteen(t, first + 16, first);
-    }
-    tiles_written();
+    const struct rows *s = &late->rows;
+    const bool mask = s->by_all != ~UINT64_C(0) || s->call->generic;
     order_scores(s, lanes);
     if (s->scaled) {
         spread_scales(s, lanes);
@@ -343,25 +407,100 @@ INLINE void attend_block(struct tiles *t, const int lanes, bool ready)
     weigh(s, lanes, 0, 1);
     turn_weights(t, lanes);
     shrink_sums(s, lanes);
-    tiles_written();
-    add_values(t, lanes);
-    tiles_written();
-    if (t->wild)
-        add_wild(t, lanes);
     count_block(s, mask);
 }
 
-// The next block of keys, at a tile's first with its queries. False: there is none.
-static bool begin_few(struct tiles *t, struct blocks *blocks, const int lanes)
+// Values of the block before that are left.
+INLINE void add_late(struct few *f, const int lanes)
 {
-    struct rows *s = &t->rows;
+    struct late *late = &f->late;
+    while (late->column <= columns_of(&late->rows))
+        add_values(&f->tiles, late, lanes);
+    tiles_written();
+    if (late->wild)
+        add_wild(&f->tiles, late, lanes);
+    late->any = false;
+}
+
+// What runs beside turn i.
+INLINE void run_beside(struct few *f, const int lanes, int32_t i)
+{
+    const struct tiles *t = &f->tiles;
+    struct late *late = &f->late;
+    const int32_t first = i / SIXTEEN_TURNS * 16, steps = t->rows.pairs / 16;
+    const int32_t together = (steps + SIXTEEN_TURNS - 1) / SIXTEEN_TURNS;
+    tiles_written();
+    if (i % SIXTEEN_TURNS == 0 && (i > 0 || late->any))
+        store_sixteen(&t->rows, lanes, i > 0 ? first - 16 : BLOCK - 16);
+    for (int32_t n = i % SIXTEEN_TURNS * together, end = n + together; n < end && n < steps; n++)
+        score_step(t, lanes, first, n);
+    if (!late->any)
+        return;
+    if (i == SOFTMAX_TURN)
+        weigh_late(t, late, lanes);
+    tiles_written();
+    const int32_t columns = columns_of(&late->rows);
+    const int32_t at_once = (columns + VALUE_TURNS - 1) / VALUE_TURNS;
+    for (int32_t n = 0; i >= VALUE_TURN && n < at_once && late->column <= columns; n++)
+        add_values(t, late, lanes);
+}
+
+// Reads the block, and hands it on.
+INLINE void attend_block(struct few *f, const int lanes)
+{
+    struct tiles *t = &f->tiles;
+    struct late *late = &f->late;
+    for (int32_t i = 0; i < SIXTEEN_TURNS && !f->ready; i++)
+        take_turn(t, i * TURN, -1);
+    t->wild = 0;
+    for (int32_t i = 0; i < TURNS; i++) {
+        run_beside(f, lanes, i);
+        take_turn(t, 16 + i * TURN, i * TURN);
+    }
+    if (late->any)
+        add_late(f, lanes);
+    uint64_t *seen = late->rows.seen;
+    *late = (struct late){t->rows, *t->rows.block, {0}, t->wild, t->values, 0, true};
+    late->rows.block = &late->block;
+    t->rows.seen = seen;
+    if (t->wild) {
+        memcpy(late->values_at, t->rows.values_at, sizeof late->values_at);
+        late->rows.values_at = late->values_at;
+    }
+    t->values = f->values[t->values == f->values[0]];
+    f->ready = true;
+}
+
+// The last block of a tile.
+INLINE void finish_tile(struct few *f, const int lanes)
+{
+    struct late *late = &f->late;
+    if (late->any) {
+        tiles_written();
+        store_sixteen(&late->rows, lanes, BLOCK - 16);
+        tiles_written();
+        weigh_late(&f->tiles, late, lanes);
+        tiles_written();
+        add_late(f, lanes);
+    }
+    for (int32_t row = 0; row < f->tiles.rows.rows; row++)
+        store_row(&f->tiles.rows, lanes, row);
+}
+
+// The next block of keys, at a tile's first with its queries. False: there is none.
+static bool begin_few(struct few *f, struct blocks *blocks, const int lanes)
+{
+    struct rows *s = &f->tiles.rows;
     if (!next_of(s, blocks))
         return false;
     if (begins_tile(s->block)) {
         const bool loaded = same_rows(s->tile, s->block->tile);
         s->tile = s->block->tile;
-        if (!loaded)
+        if (!loaded) {
             place_queries(s, lanes);
+            tiles_written();
+            load_query_tiles(s, lanes);
+        }
         open_rows(s, lanes);
         s->all = seen_by_all(s);
     }
@@ -369,25 +508,36 @@ static bool begin_few(struct tiles *t, struct blocks *blocks, const int lanes)
     return true;
 }
 
+static struct few lay_out_few(const struct weft__attention_call *call,
+                              const struct weft__attention_tile *tiles, const int lanes)
+{
+    struct few f = {.tiles = lay_out_tiles(call, tiles)};
+    struct tiles *t = &f.tiles;
+    struct rows *s = &t->rows;
+    *s = lay_out(call, tiles);
+    f.values[0] = t->values = t->keys + (int64_t)2 * 16 * 2 * s->pairs;
+    f.values[1] = t->values + (int64_t)BLOCK * s->groups * s->columns;
+    t->weights = f.values[1] + (int64_t)BLOCK * s->groups * s->columns;
+    f.late.rows.seen = s->seen + WEFT__ATTENTION_FEW_ROWS;
+    _mm512_storeu_si512(s->order, order_of_rows(lanes));
+    return f;
+}
+
 // `count` tiles of as many rows, each with keys.
 INLINE void attend_lanes(const struct weft__attention_call *call,
                          const struct weft__attention_tile *tiles, int32_t count, const int lanes)
 {
-    struct tiles t = lay_out_tiles(call, tiles);
-    t.rows = lay_out(call, tiles);
-    struct rows *s = &t.rows;
-    t.values = t.keys + (int64_t)2 * 16 * 2 * s->pairs;
-    t.weights = t.values + (int64_t)BLOCK * s->groups * s->columns;
+    struct few f = lay_out_few(call, tiles, lanes);
+    struct rows *s = &f.tiles.rows;
     struct blocks blocks = begin_blocks(s, tiles, count);
-    bool ready = false;
-    _mm512_storeu_si512(s->order, order_of_rows(lanes));
     tiles_begin_as(shapes_of(lanes));
-    while (begin_few(&t, &blocks, lanes)) {
+    while (begin_few(&f, &blocks, lanes)) {
         if (s->by_some)
-            attend_block(&t, lanes, ready);
-        ready = s->by_some != 0;
-        for (int32_t row = 0; ends_tile(s->block) && row < s->rows; row++)
-            store_row(s, lanes, row);
+            attend_block(&f, lanes);
+        else
+            f.ready = false;
+        if (ends_tile(s->block))
+            finish_tile(&f, lanes);
     }
     tiles_end();
 }
