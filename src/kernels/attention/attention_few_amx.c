@@ -16,8 +16,10 @@
 //      scores               | 0..15               | 16..31   | 32..47   | 48..63             |
 //      of the block before  | softmax, values ... |          |          |                    |
 //
-// Scores are put in the order of attention_pairs.h; the softmax is that of pairs.
+// Heads that see the same keys go together, a block of one after that of the other (attention_heads.h). Scores are put
+// in the order of attention_pairs.h; the softmax is that of pairs.
 #include "src/kernels/attention/attention_codes_avx512bf16.h"
+#include "src/kernels/attention/attention_pairs_heads.h"
 #include "src/kernels/attention/attention_tiles_amx.h"
 
 // Tiles: 0 scores; 1 keys, values; 2 results; 3 weights; 4 to 7 queries of as many steps.
@@ -31,8 +33,10 @@ enum {
     TURN_FAR_BYTES = 4096,
     MOST_AHEAD = BLOCK - 16,
     SOFTMAX_TURN = 1, // of the block before: its last scores are stored before the first
-    VALUE_TURN = 3,   // from which on its values are added, in at most as many turns
-    VALUE_TURNS = 9,
+    VALUE_TURN = 2,   // from which on its values are added, in so many turns: the last halves write over them
+    VALUE_TURNS = 5,
+    HALF_TURNS = TURNS / HALVES,
+    VALUE_HALVES = 3, // of values: of the block before and of this one, whose second is the former's first
 };
 
 // A block whose scores await the softmax while the next one is read.
@@ -41,16 +45,19 @@ struct late {
     struct block block;
     int64_t values_at[BLOCK];
     uint64_t wild;
-    const uint16_t *values;
+    const uint16_t *values[HALVES];
     int32_t column; // tile of columns that is added next; its sums are stored at the one after
     bool any;
 };
 
 struct few {
-    struct tiles tiles; // of the block that is read
+    struct tiles tiles;                           // of the block that is read
+    struct rows rows[WEFT__ATTENTION_KEYS_HEADS]; // of heads that go together
     struct late late;
-    uint16_t *values[2];
-    bool ready; // are the first sixteen keys of the block in their tiles?
+    uint16_t *values; // [VALUE_HALVES]
+    int32_t half;     // the first of the block that is read
+    bool odd;         // which half of what rows see is the block's
+    bool ready;       // are the first sixteen keys of the block in their tiles?
 };
 
 static struct tile_shapes shapes_of(const int lanes)
@@ -122,7 +129,7 @@ INLINE void take_keys(const struct tiles *t, weft_dtype kv, const struct code_ta
             if (is_code(kv))
                 widen_codes(kv, table, x[0], x);
             VF32_UNROLL
-            for (int i = 0; i < (is_code(kv) ? 2 : 1); i++, to += TILE_NUMBERS)
+            for (int i = 0; i < group_of(kv) / GROUP; i++, to += TILE_NUMBERS)
                 _mm512_storeu_si512(to, x[i]);
         }
     }
@@ -162,8 +169,7 @@ INLINE void pair_lines(weft_dtype kv, const struct code_table *table, __m512i a,
 INLINE void take_values(struct tiles *t, weft_dtype kv, const struct code_table *table,
                         const struct turn *turn, int32_t first)
 {
-    const int64_t columns = t->rows.groups * (group_of(kv) / 16);
-    uint16_t *row = t->values + first / 32 * columns * TILE_NUMBERS + first % 32 / 2 * 32;
+    uint16_t *row = t->values + first % 32 / 2 * 32;
     VF32_UNROLL
     for (int32_t j = first; j < first + TURN; j += 2, row += 32) {
         uint16_t *to = row;
@@ -318,17 +324,16 @@ INLINE void add_values(const struct tiles *t, struct late *late, const int lanes
 {
     const int32_t columns = columns_of(&late->rows), i = late->column++;
     float *acc = late->rows.acc + i * lanes * LANES;
-    const uint16_t *values = late->values + i * TILE_NUMBERS;
     if (i > 0)
         tile_store_rows(2, acc - lanes * LANES, TILE_ROW_BYTES);
     if (i == columns)
         return;
     tile_load(2, acc, TILE_ROW_BYTES);
     tile_load(3, t->weights, TILE_ROW_BYTES);
-    tile_load(1, values, TILE_ROW_BYTES);
+    tile_load(1, late->values[0] + i * TILE_NUMBERS, TILE_ROW_BYTES);
     tile_dot_bf16(2, 3, 1);
     tile_load(3, t->weights + lanes * 32, TILE_ROW_BYTES);
-    tile_load(1, values + columns * TILE_NUMBERS, TILE_ROW_BYTES);
+    tile_load(1, late->values[1] + i * TILE_NUMBERS, TILE_ROW_BYTES);
     tile_dot_bf16(2, 3, 1);
 }
 
@@ -411,7 +416,7 @@ INLINE void weigh_late(const struct tiles *t, const struct late *late, const int
 }
 
 // Values of the block before that are left.
-INLINE void add_late(struct few *f, const int lanes)
+INLINE void finish_late(struct few *f, const int lanes)
 {
     struct late *late = &f->late;
     while (late->column <= columns_of(&late->rows))
@@ -440,35 +445,49 @@ INLINE void run_beside(struct few *f, const int lanes, int32_t i)
         weigh_late(t, late, lanes);
     tiles_written();
     const int32_t columns = columns_of(&late->rows);
-    const int32_t at_once = (columns + VALUE_TURNS - 1) / VALUE_TURNS;
+    const int32_t at_once = (columns + VALUE_TURNS) / VALUE_TURNS;
     for (int32_t n = 0; i >= VALUE_TURN && n < at_once && late->column <= columns; n++)
         add_values(t, late, lanes);
 }
 
-// Reads the block, and hands it on.
+// Hands on the block that was read.
+INLINE void hand_on(struct few *f)
+{
+    const struct rows *s = &f->tiles.rows;
+    struct late *late = &f->late;
+    late->rows = *s;
+    late->block = *s->block;
+    late->rows.block = &late->block;
+    late->wild = f->tiles.wild;
+    if (late->wild) {
+        memcpy(late->values_at, s->values_at, sizeof late->values_at);
+        late->rows.values_at = late->values_at;
+    }
+    late->column = 0;
+    late->any = true;
+    f->half = (f->half + HALVES) % VALUE_HALVES;
+    f->ready = true;
+}
+
 INLINE void attend_block(struct few *f, const int lanes)
 {
     struct tiles *t = &f->tiles;
-    struct late *late = &f->late;
+    const int64_t half = (int64_t)columns_of(&t->rows) * TILE_NUMBERS;
+    const uint16_t *halves[HALVES];
     for (int32_t i = 0; i < SIXTEEN_TURNS && !f->ready; i++)
         take_turn(t, i * TURN, -1);
+    load_query_tiles(&t->rows, lanes);
     t->wild = 0;
     for (int32_t i = 0; i < TURNS; i++) {
+        t->values = f->values + (f->half + i / HALF_TURNS) % VALUE_HALVES * half;
+        halves[i / HALF_TURNS] = t->values;
         run_beside(f, lanes, i);
         take_turn(t, 16 + i * TURN, i * TURN);
     }
-    if (late->any)
-        add_late(f, lanes);
-    uint64_t *seen = late->rows.seen;
-    *late = (struct late){t->rows, *t->rows.block, {0}, t->wild, t->values, 0, true};
-    late->rows.block = &late->block;
-    t->rows.seen = seen;
-    if (t->wild) {
-        memcpy(late->values_at, t->rows.values_at, sizeof late->values_at);
-        late->rows.values_at = late->values_at;
-    }
-    t->values = f->values[t->values == f->values[0]];
-    f->ready = true;
+    if (f->late.any)
+        finish_late(f, lanes);
+    memcpy(f->late.values, halves, sizeof halves);
+    hand_on(f);
 }
 
 // The last block of a tile.
@@ -481,64 +500,84 @@ INLINE void finish_tile(struct few *f, const int lanes)
         tiles_written();
         weigh_late(&f->tiles, late, lanes);
         tiles_written();
-        add_late(f, lanes);
+        finish_late(f, lanes);
     }
     for (int32_t row = 0; row < f->tiles.rows.rows; row++)
         store_row(&f->tiles.rows, lanes, row);
 }
 
-// The next block of keys, at a tile's first with its queries. False: there is none.
-static bool begin_few(struct few *f, struct blocks *blocks, const int lanes)
+// The block at hand of head h, whose tile is `tile`.
+INLINE void attend_head(struct few *f, int32_t h, const struct weft__attention_tile *tile,
+                        const int lanes)
 {
-    struct rows *s = &f->tiles.rows;
-    if (!next_of(s, blocks))
-        return false;
-    if (begins_tile(s->block)) {
-        const bool loaded = same_rows(s->tile, s->block->tile);
-        s->tile = s->block->tile;
-        if (!loaded) {
-            place_queries(s, lanes);
-            tiles_written();
-            load_query_tiles(s, lanes);
-        }
-        open_rows(s, lanes);
-        s->all = seen_by_all(s);
+    struct rows *s = &f->tiles.rows, *of_head = &f->rows[h];
+    if (begins_tile(of_head->block)) {
+        const bool loaded = same_rows(of_head->tile, tile);
+        of_head->tile = tile;
+        if (!loaded)
+            place_queries(of_head, lanes);
+        open_rows(of_head, lanes);
+        of_head->all = seen_by_all(of_head);
     }
+    *s = *of_head;
+    s->seen += f->odd ? WEFT__ATTENTION_FEW_ROWS : 0;
+    tiles_written();
     look(s);
-    return true;
+    if (s->by_some)
+        attend_block(f, lanes), f->odd = !f->odd;
+    else
+        f->ready = false;
+    if (ends_tile(s->block))
+        finish_tile(f, lanes);
 }
 
-static struct few lay_out_few(const struct weft__attention_call *call,
-                              const struct weft__attention_tile *tiles, const int lanes)
+static void lay_out_few(struct few *f, const struct weft__attention_call *call,
+                        const struct weft__attention_tile *tiles, int32_t heads, const int lanes)
 {
-    struct few f = {.tiles = lay_out_tiles(call, tiles)};
-    struct tiles *t = &f.tiles;
-    struct rows *s = &t->rows;
-    *s = lay_out(call, tiles);
-    f.values[0] = t->values = t->keys + (int64_t)2 * 16 * 2 * s->pairs;
-    f.values[1] = t->values + (int64_t)BLOCK * s->groups * s->columns;
-    t->weights = f.values[1] + (int64_t)BLOCK * s->groups * s->columns;
-    f.late.rows.seen = s->seen + WEFT__ATTENTION_FEW_ROWS;
-    _mm512_storeu_si512(s->order, order_of_rows(lanes));
-    return f;
-}
-
-// `count` tiles of as many rows, each with keys.
-INLINE void attend_lanes(const struct weft__attention_call *call,
-                         const struct weft__attention_tile *tiles, int32_t count, const int lanes)
-{
-    struct few f = lay_out_few(call, tiles, lanes);
-    struct rows *s = &f.tiles.rows;
-    struct blocks blocks = begin_blocks(s, tiles, count);
-    tiles_begin_as(shapes_of(lanes));
-    while (begin_few(&f, &blocks, lanes)) {
-        if (s->by_some)
-            attend_block(&f, lanes);
-        else
-            f.ready = false;
-        if (ends_tile(s->block))
-            finish_tile(&f, lanes);
+    struct tiles *t = &f->tiles;
+    const struct rows *first = &f->rows[0];
+    *t = lay_out_tiles(call, tiles);
+    for (int32_t h = 0; h < heads; h++) {
+        struct weft__attention_tile own = tiles[h];
+        own.scratch = (char *)tiles->scratch + h * bytes_of_head(call->k.dim, call->v.dim);
+        struct rows *s = &f->rows[h];
+        *s = lay_out(call, &own);
+        if (h == 0)
+            continue;
+        s->scores = first->scores; // what is made for a block is used before the next one
+        s->weight = first->weight;
+        s->key_scale = first->key_scale;
+        s->value_scale = first->value_scale;
+        s->order = first->order;
+        s->shrink = first->shrink;
     }
+    f->values = t->keys + (int64_t)2 * 16 * 2 * first->pairs;
+    t->weights = f->values + (int64_t)VALUE_HALVES * columns_of(first) * TILE_NUMBERS;
+    f->half = 0;
+    f->late.any = f->odd = f->ready = false;
+    _mm512_storeu_si512(first->order, order_of_rows(lanes));
+}
+
+// `count` tiles of as many rows, each with keys, of one head after the other or of heads that go together.
+INLINE void attend_lanes(const struct weft__attention_call *call,
+                         const struct weft__attention_tile *tiles, int32_t count, int32_t heads,
+                         const int lanes)
+{
+    struct few f;
+    struct lead lead;
+    lay_out_few(&f, call, tiles, heads, lanes);
+    if (heads > 1)
+        begin_lead(&lead, f.rows, tiles, count, heads);
+    struct rows *walker = heads > 1 ? &lead.rows : f.rows;
+    const struct weft__attention_tile *first = heads > 1 ? lead.first : tiles;
+    struct blocks blocks = begin_blocks(walker, first, count / heads);
+    tiles_begin_as(shapes_of(lanes));
+    while (next_of(walker, &blocks))
+        for (int32_t h = 0; h < heads; h++) {
+            if (heads > 1)
+                place_rows(&lead, heads, h, &f.rows[h]);
+            attend_head(&f, h, tiles + (walker->block->tile - first) * heads + h, lanes);
+        }
     tiles_end();
 }
 
@@ -546,12 +585,14 @@ int32_t weft__attention_codes_few(const struct weft__attention_call *call,
                                   const struct weft__attention_tile *tiles, int32_t count)
 {
     const int32_t rows = weft__attention_rows(call, tiles);
-    const int32_t n = alike(call, tiles, count);
+    int32_t n = alike(call, tiles, count);
     if (n == 0 || rows > WEFT__ATTENTION_FEW_ROWS)
         return 0;
+    const int32_t heads = heads_together(call, tiles, n);
+    n = heads > 1 ? tiles_of_heads(call, tiles, n, heads) : n;
     if (rows <= 4)
-        attend_lanes(call, tiles, n, 4);
+        attend_lanes(call, tiles, n, heads, 4);
     else
-        attend_lanes(call, tiles, n, 8);
+        attend_lanes(call, tiles, n, heads, 8);
     return n;
 }
