@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Few rows over caches of codes of a byte and of bf16 on the tiles of AMX: what attention_tiles_amx.c does, with
-// tiles that are 4 or 8 rows wide and high, so that neither the softmax nor the products of values work for rows
+// tiles that are 4, 8 or 16 rows wide and high, so that neither the softmax nor the products of values work for rows
 // that do not exist.
 //
 //      score[16 keys][rows]        =  key[16 keys][32 elements] * q[16 pairs of elements][rows]
@@ -18,25 +18,20 @@
 //
 // Heads that see the same keys go together, a block of one after that of the other (attention_heads.h). Scores are put
 // in the order of attention_pairs.h; the softmax is that of pairs.
-#include "src/kernels/attention/attention_codes_avx512bf16.h"
+#include "src/kernels/attention/attention_few_turns_amx.h"
 #include "src/kernels/attention/attention_pairs_heads.h"
-#include "src/kernels/attention/attention_tiles_amx.h"
 
 // Tiles: 0 scores; 1 keys, values; 2 results; 3 weights; 4 to 7 queries of as many steps.
 enum { QUERY_TILES = 4 };
 
+// Of the block before: its last scores are stored before the softmax; its values are added from VALUE_TURN on, in so many
+// turns, for the second half of this block's are written over the first half of them. Halves: of both blocks, but one.
 enum {
-    TURN = 4,
-    TURNS = BLOCK / TURN,
-    SIXTEEN_TURNS = 16 / TURN,
-    TURN_NEAR_BYTES = 1024,
-    TURN_FAR_BYTES = 4096,
-    MOST_AHEAD = BLOCK - 16,
-    SOFTMAX_TURN = 1, // of the block before: its last scores are stored before the first
-    VALUE_TURN = 2,   // from which on its values are added, in so many turns: the last halves write over them
+    SOFTMAX_TURN = 1,
+    VALUE_TURN = 2,
     VALUE_TURNS = 5,
     HALF_TURNS = TURNS / HALVES,
-    VALUE_HALVES = 3, // of values: of the block before and of this one, whose second is the former's first
+    VALUE_HALVES = 3,
 };
 
 // A block whose scores await the softmax while the next one is read.
@@ -71,9 +66,11 @@ static struct tile_shapes shapes_of(const int lanes)
 // Scores of 16 / lanes keys, [key][row], to the order of a vector of scores.
 INLINE __m512i order_of_scores(const int lanes)
 {
-    return lanes == 4
-               ? _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
-               : _mm512_setr_epi32(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+    switch (lanes) {
+    case 4: return _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    case 8: return _mm512_setr_epi32(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+    default: return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    }
 }
 
 // Where [row][keys] finds the weights of two vectors of scores.
@@ -85,143 +82,6 @@ static __m512i order_of_rows(const int lanes)
         from[i] = (uint16_t)(i % keys / together * LANES +
                              score_lane(lanes, i / keys, i % keys % together));
     return _mm512_loadu_si512(from);
-}
-
-// How the rows of a plane are read.
-struct turn {
-    const char *pool;
-    const int64_t *at;
-    int32_t size, dim, near, far; // near, far: rows
-};
-
-INLINE struct turn turn_of(const struct weft__attention_call *call,
-                           const struct weft__attention_plane *plane, const int64_t *at,
-                           weft_dtype kv, const int32_t dim)
-{
-    const int32_t size = is_code(kv) ? 1 : 2, most = call->ahead ? MOST_AHEAD : 0;
-    const int32_t near = TURN_NEAR_BYTES / (dim * size), far = TURN_FAR_BYTES / (dim * size);
-    return (struct turn){
-        plane->data, at, size, dim, near < most ? near : most, far < most ? far : most};
-}
-
-// 64 codes, or 32 numbers, of row `j` from `column` on. Asks for those of rows ahead.
-INLINE __m512i take_line(const struct turn *turn, int32_t j, int32_t column)
-{
-    const int32_t size = turn->size;
-    const char *from = turn->pool + size * (turn->at[j] + column);
-    _mm_prefetch(turn->pool + size * (turn->at[j + turn->near] + column), _MM_HINT_T0);
-    _mm_prefetch(turn->pool + size * (turn->at[j + turn->far] + column), _MM_HINT_T1);
-    return size == 1 ? load_codes(from, turn->dim, column) : _mm512_loadu_si512(from);
-}
-
-// Keys to the tiles of their sixteen.
-INLINE void take_keys(const struct tiles *t, weft_dtype kv, const struct code_table *table,
-                      const struct turn *turn, int32_t first)
-{
-    const int64_t steps = t->rows.pairs / 16;
-    uint16_t *row = t->keys + first / 16 % 2 * steps * TILE_NUMBERS + first % 16 * 32;
-    VF32_UNROLL
-    for (int32_t j = 0; j < TURN; j++, row += 32) {
-        uint16_t *to = row;
-        VF32_UNROLL
-        for (int32_t column = 0; column < turn->dim; column += group_of(kv)) {
-            __m512i x[2] = {take_line(turn, first + j, column)};
-            if (is_code(kv))
-                widen_codes(kv, table, x[0], x);
-            VF32_UNROLL
-            for (int i = 0; i < group_of(kv) / GROUP; i++, to += TILE_NUMBERS)
-                _mm512_storeu_si512(to, x[i]);
-        }
-    }
-}
-
-// 0 times a number that is none is not 0: where some row does not see the key these are left out, for add_wild().
-static __attribute__((noinline)) void tame_pair(struct tiles *t, int32_t pair, uint16_t *to)
-{
-    const __m512i exponent = _mm512_set1_epi16(0x7f80);
-    const __mmask32 even = 0x55555555u, odd = even << 1;
-    const __mmask32 unseen = (t->rows.by_all >> (2 * pair) & 1 ? 0 : even) |
-                             (t->rows.by_all >> (2 * pair + 1) & 1 ? 0 : odd);
-    for (int32_t i = 0; i < t->rows.groups * t->rows.columns / 16; i++, to += TILE_NUMBERS) {
-        const __m512i x = _mm512_loadu_si512(to);
-        const __mmask32 wild =
-            _mm512_mask_cmpeq_epi16_mask(unseen, _mm512_and_si512(x, exponent), exponent);
-        t->wild |= (uint64_t)((wild & even) != 0) << 2 * pair;
-        t->wild |= (uint64_t)((wild & odd) != 0) << (2 * pair + 1);
-        _mm512_storeu_si512(to, _mm512_maskz_mov_epi16(~wild, x));
-    }
-}
-
-// A line of each of two values to pairs.
-INLINE void pair_lines(weft_dtype kv, const struct code_table *table, __m512i a, __m512i b,
-                       __m512i x[4])
-{
-    if (is_code(kv)) {
-        widen_codes(kv, table, _mm512_unpacklo_epi8(a, b), x);
-        widen_codes(kv, table, _mm512_unpackhi_epi8(a, b), x + 2);
-    } else {
-        x[0] = _mm512_unpacklo_epi16(a, b);
-        x[1] = _mm512_unpackhi_epi16(a, b);
-    }
-}
-
-// Values to their place among the tiles of 32. Past the block's last, that again, which no row sees.
-INLINE void take_values(struct tiles *t, weft_dtype kv, const struct code_table *table,
-                        const struct turn *turn, int32_t first)
-{
-    uint16_t *row = t->values + first % 32 / 2 * 32;
-    VF32_UNROLL
-    for (int32_t j = first; j < first + TURN; j += 2, row += 32) {
-        uint16_t *to = row;
-        VF32_UNROLL
-        for (int32_t column = 0; column < turn->dim; column += group_of(kv)) {
-            __m512i x[4];
-            pair_lines(kv, table, take_line(turn, j, column), take_line(turn, j + 1, column), x);
-            VF32_UNROLL
-            for (int i = 0; i < group_of(kv) / 16; i++, to += TILE_NUMBERS)
-                _mm512_storeu_si512(to, x[i]);
-        }
-        if (kv != WEFT_INT8 && (t->rows.by_all >> j & 3) != 3)
-            tame_pair(t, j / 2, row);
-    }
-}
-
-// Four keys, and four values unless `value` is negative.
-INLINE void take_turn_of(struct tiles *t, weft_dtype kv, const int32_t k_dim, const int32_t v_dim,
-                         int32_t key, int32_t value)
-{
-    const struct rows *s = &t->rows;
-    const struct turn keys = turn_of(s->call, &s->call->k, s->at, kv, k_dim);
-    const struct turn values = turn_of(s->call, &s->call->v, s->values_at, kv, v_dim);
-    const struct code_table table = t->table;
-    take_keys(t, kv, &table, &keys, key);
-    if (value >= 0)
-        take_values(t, kv, &table, &values, value);
-}
-
-// Functions of their own, for the compiler to have registers for each.
-#define TAKE(kv)                                                                                   \
-    static __attribute__((noinline)) void take_##kv(struct tiles *t, int32_t key, int32_t value)   \
-    {                                                                                              \
-        const int32_t k_dim = t->rows.call->k.dim, v_dim = t->rows.call->v.dim;                    \
-        if (k_dim == 128 && v_dim == 128)                                                          \
-            take_turn_of(t, WEFT_##kv, 128, 128, key, value);                                      \
-        else                                                                                       \
-            take_turn_of(t, WEFT_##kv, k_dim, v_dim, key, value);                                  \
-    }
-TAKE(INT8)
-TAKE(FP8_E4M3)
-TAKE(FP8_E5M2)
-TAKE(BF16)
-
-static void take_turn(struct tiles *t, int32_t key, int32_t value)
-{
-    switch (t->rows.call->k.dtype) {
-    case WEFT_INT8: take_INT8(t, key, value); break;
-    case WEFT_FP8_E4M3: take_FP8_E4M3(t, key, value); break;
-    case WEFT_FP8_E5M2: take_FP8_E5M2(t, key, value); break;
-    default: take_BF16(t, key, value);
-    }
 }
 
 // Step n of the scores of sixteen keys, from key `first` of the block on. Queries of the first steps are in their tiles.
@@ -241,9 +101,7 @@ INLINE void score_step(const struct tiles *t, const int lanes, int32_t first, in
     case 1: tile_dot_bf16(0, 1, 5); break;
     case 2: tile_dot_bf16(0, 1, 6); break;
     case 3: tile_dot_bf16(0, 1, 7); break;
-    default:
-        tile_load(4, s->q + n * 16 * lanes, 4 * lanes);
-        tile_dot_bf16(0, 1, 4);
+    default: tile_load(4, s->q + n * 16 * lanes, 4 * lanes); tile_dot_bf16(0, 1, 4);
     }
 }
 
@@ -271,7 +129,10 @@ INLINE void order_scores(const struct rows *s, const int lanes)
     const __m512 scale = vf32_set1(s->call->scale * LOG2E);
     for (int v = 0; v < BLOCK * lanes / LANES; v++) {
         float *at = s->scores + v * LANES;
-        _mm512_storeu_ps(at, vf32_mul(scale, _mm512_permutexvar_ps(order, _mm512_loadu_ps(at))));
+        __m512 x = _mm512_loadu_ps(at);
+        if (lanes < LANES)
+            x = _mm512_permutexvar_ps(order, x);
+        _mm512_storeu_ps(at, vf32_mul(scale, x));
     }
 }
 
@@ -279,6 +140,14 @@ INLINE void order_scores(const struct rows *s, const int lanes)
 INLINE void turn_weights(const struct tiles *t, const int lanes)
 {
     const uint32_t *from = t->rows.weight;
+    for (int h = 0; h < HALVES && lanes == LANES; h++) {
+        vf32 rows[LANES];
+        vf32_load_transposed((const float *)(const void *)from + h * TILE_SUMS, LANES, rows);
+        for (int r = 0; r < LANES; r++)
+            vf32_store((float *)(void *)(t->weights + h * TILE_NUMBERS) + r * LANES, rows[r]);
+    }
+    if (lanes == LANES)
+        return;
     VF32_UNROLL
     for (int h = 0; h < HALVES; h++, from += PAIRS / HALVES * lanes)
         VF32_UNROLL
@@ -520,7 +389,7 @@ INLINE void attend_head(struct few *f, int32_t h, const struct weft__attention_t
         of_head->all = seen_by_all(of_head);
     }
     *s = *of_head;
-    s->seen += f->odd ? WEFT__ATTENTION_FEW_ROWS : 0;
+    s->seen += f->odd ? LANES : 0;
     tiles_written();
     look(s);
     if (s->by_some)
@@ -581,18 +450,20 @@ INLINE void attend_lanes(const struct weft__attention_call *call,
     tiles_end();
 }
 
-int32_t weft__attention_codes_few(const struct weft__attention_call *call,
-                                  const struct weft__attention_tile *tiles, int32_t count)
+int32_t weft__attention_few_on_tiles(const struct weft__attention_call *call,
+                                     const struct weft__attention_tile *tiles, int32_t count)
 {
     const int32_t rows = weft__attention_rows(call, tiles);
     int32_t n = alike(call, tiles, count);
-    if (n == 0 || rows > WEFT__ATTENTION_FEW_ROWS)
+    if (n == 0 || rows > LANES)
         return 0;
     const int32_t heads = heads_together(call, tiles, n);
     n = heads > 1 ? tiles_of_heads(call, tiles, n, heads) : n;
     if (rows <= 4)
         attend_lanes(call, tiles, n, heads, 4);
-    else
+    else if (rows <= 8)
         attend_lanes(call, tiles, n, heads, 8);
+    else
+        attend_lanes(call, tiles, n, heads, LANES);
     return n;
 }

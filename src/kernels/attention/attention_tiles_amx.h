@@ -20,11 +20,7 @@ enum {
 struct tiles {
     struct rows rows;
     struct code_table table;
-    uint16_t *keys;  // [sixteen of keys][32 elements][16][32]
-    struct sixteen { // where the tiles of 16 keys lie: there, or in the cache
-        const uint16_t *at;
-        int64_t stride_bytes, step; // from key to key; elements from tile to tile
-    } sixteens[SIXTEENS];
+    uint16_t *keys;    // [sixteen of keys][32 elements][16][32]
     uint16_t *values;  // [32 keys][16 columns][16 pairs][16][2]
     uint16_t *weights; // [32 keys][16 rows][32]
     // Keys whose values have infinities or NaNs that some rows do not see: zeros in `values`.
@@ -114,25 +110,12 @@ INLINE void load_row(const struct tiles *t, weft_dtype kv,
     x[1] = column + GROUP < plane->dim ? _mm512_loadu_si512(from + GROUP) : x[0];
 }
 
-// Keys of bf16 are read where they lie if that is once: many blocks of rows find them closer together.
 INLINE void gather_keys(struct tiles *t, weft_dtype kv)
 {
     const struct rows *s = &t->rows;
-    const struct weft__attention_plane *k = &s->call->k;
-    const int64_t steps = k->dim / GROUP;
-    for (int i = 0; i < SIXTEENS; i++) {
-        const bool direct =
-            !is_code(kv) && s->blocks == 1 && in_a_row(s->at + i * 16, k->token_stride);
-        t->sixteens[i] =
-            direct ? (struct sixteen){(const uint16_t *)(const void *)k->data + s->at[i * 16],
-                                      2 * k->token_stride, GROUP}
-                   : (struct sixteen){t->keys + i * steps * TILE_NUMBERS, TILE_ROW_BYTES,
-                                      TILE_NUMBERS};
-    }
+    const int64_t steps = s->call->k.dim / GROUP;
     for (int32_t j = 0; j < BLOCK; j++) {
         uint16_t *to = t->keys + j / 16 * steps * TILE_NUMBERS + j % 16 * 32;
-        if (t->sixteens[j / 16].step == GROUP)
-            continue;
         ask_rows(t, t->eager || j % 2);
         for (int64_t i = 0; i < steps; i += 2) {
             __m512i x[2];
@@ -264,9 +247,9 @@ static void count_block(const struct rows *s, bool mask)
     weft__attention_count(s->call, blocks, mask ? blocks : 0);
 }
 
-// Few rows (attention_few_amx.c): does the first of the tiles and those after it that are alike. Returns how
-// many; 0: the first has no keys, or more than WEFT__ATTENTION_FEW_ROWS rows.
-int32_t weft__attention_codes_few(const struct weft__attention_call *call,
-                                  const struct weft__attention_tile *tiles, int32_t count);
+// Up to 16 rows (attention_few_amx.c): does the first of the tiles and those after it that are alike. Returns how
+// many; 0: the first has no keys, or more rows.
+int32_t weft__attention_few_on_tiles(const struct weft__attention_call *call,
+                                     const struct weft__attention_tile *tiles, int32_t count);
 
 #endif
