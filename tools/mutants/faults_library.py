@@ -149,6 +149,9 @@ fault("few-on-tiles-rows-swapped", "src/kernels/attention/attention_few_amx.c",
 fault("few-on-tiles-keys-of-skipped", "src/kernels/attention/attention_few_amx.c",
       "        f->ready = false;", "        f->ready = true;",
       "behind a block that no row sees, few rows on AMX have other keys", "weft-check-amx --variant attention_fp8_e5m2_amx --seed 4200 --cases 60")
+fault("few-on-tiles-seen-of-next", "src/kernels/attention/attention_few_amx.c",
+      "s->seen += f->odd ? LANES : 0;", "s->seen += f->odd ? 0 : 0;",
+      "few rows on AMX see of a block what they see of the next", "weft-check-amx --variant attention_fp8_e5m2_amx --seed 4200 --cases 60")
 
 # --- linear -------------------------------------------------------------------------------------------
 L = ("kernels_golden_linear", "weft-check --op linear --cases 20", "engine_logits")

@@ -134,6 +134,8 @@ INLINE void take_turn_of(struct tiles *t, weft_dtype kv, const int32_t k_dim, co
         const int32_t k_dim = t->rows.call->k.dim, v_dim = t->rows.call->v.dim;                    \
         if (k_dim == 128 && v_dim == 128)                                                          \
             take_turn_of(t, WEFT_##kv, 128, 128, key, value);                                      \
+        else if (k_dim == 64 && v_dim == 64)                                                       \
+            take_turn_of(t, WEFT_##kv, 64, 64, key, value);                                        \
         else                                                                                       \
             take_turn_of(t, WEFT_##kv, k_dim, v_dim, key, value);                                  \
     }
