@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Attention over caches of bf16 and of codes of a byte on the tiles of AMX. Queries are bf16, codes become it,
 // weights are rounded to it, sums are f32, as in attention_pairs_avx512bf16.c, which serves soft-caps, ALiBi
-// and heads that are no multiples of 32. A tile of AMX has 16 rows; more of them go in strips of 32
-// (attention_strips_amx.h); few read keys once, which is faster than the
-// tiles' gathering: in f32, or in integers (takes_few()).
+// and heads that are no multiples of 32. A tile of AMX has 16 rows: up to 16 are attention_few_amx.c's, but for few rows of
+// bf16, which are faster in f32, and more go in strips of 32 (attention_strips_amx.h).
 //
 //      score[16 keys][16 rows]     =  key[16 keys][32 elements] * q[16 pairs of elements][16 rows]
 //      acc[16 rows][16 columns]   +=  weight[16 rows][32 keys] * value[16 pairs of keys][16 columns]
@@ -30,21 +29,21 @@ static void score(struct tiles *t, int32_t b)
     const struct rows *s = &t->rows;
     const int64_t steps = s->call->k.dim / GROUP;
     const uint32_t *q = s->q + (int64_t)b * s->pairs * LANES;
-    const struct sixteen *k = t->sixteens;
+    const uint16_t *keys = t->keys;
     tile_zero(0);
     tile_zero(1);
     tile_zero(2);
     tile_zero(3);
-    for (int64_t i = 0; i < steps; i++, q += TILE_SUMS) {
+    for (int64_t i = 0; i < steps; i++, q += TILE_SUMS, keys += TILE_NUMBERS) {
         ask_rows(t, ASK_ROWS);
         tile_load(6, q, TILE_ROW_BYTES);
-        tile_load(4, k[0].at + i * k[0].step, k[0].stride_bytes);
+        tile_load(4, keys, TILE_ROW_BYTES);
         tile_dot_bf16(0, 4, 6);
-        tile_load(5, k[1].at + i * k[1].step, k[1].stride_bytes);
+        tile_load(5, keys + steps * TILE_NUMBERS, TILE_ROW_BYTES);
         tile_dot_bf16(1, 5, 6);
-        tile_load(4, k[2].at + i * k[2].step, k[2].stride_bytes);
+        tile_load(4, keys + 2 * steps * TILE_NUMBERS, TILE_ROW_BYTES);
         tile_dot_bf16(2, 4, 6);
-        tile_load(5, k[3].at + i * k[3].step, k[3].stride_bytes);
+        tile_load(5, keys + 3 * steps * TILE_NUMBERS, TILE_ROW_BYTES);
         tile_dot_bf16(3, 5, 6);
     }
     tile_store(0, s->scores);
@@ -210,6 +209,8 @@ static weft__attention_fn *pairs_for(weft_dtype kv)
     }
 }
 
+enum { BF16_F32_ROWS = 4 };
+
 // Are few rows faster in f32? vdpbf16ps is issued once in two clocks here, and tiles want 16 rows.
 static bool takes_few(const struct weft__attention_call *call, int32_t rows)
 {
@@ -254,16 +255,16 @@ static void attend_on_tiles(const struct weft__attention_call *call,
 // Are tiles of so many rows done by tiles of AMX that are as wide (attention_few_amx.c)?
 static bool is_few_on_tiles(const struct weft__attention_call *call, int32_t rows)
 {
-    return rows <= WEFT__ATTENTION_FEW_ROWS && is_code(call->k.dtype) &&
-           call->k.dtype != WEFT_INT8 && !takes_few(call, rows) && call->k.dim % GROUP == 0 &&
-           call->softcap <= 0 && !call->alibi_slopes;
+    return rows <= 16 && !(call->k.dtype == WEFT_BF16 && rows <= BF16_F32_ROWS) &&
+           call->k.dim % GROUP == 0 && call->v.dim % GROUP == 0 && call->softcap <= 0 &&
+           !call->alibi_slopes;
 }
 
 // The first tiles that are alike, or one without keys. Returns how many.
 static int32_t attend_few_on_tiles(const struct weft__attention_call *call,
                                    const struct weft__attention_tile *tiles, int32_t count)
 {
-    const int32_t n = weft__attention_codes_few(call, tiles, count);
+    const int32_t n = weft__attention_few_on_tiles(call, tiles, count);
     if (n > 0)
         return n;
     pairs_for(call->k.dtype)(call, tiles, 1);

@@ -180,6 +180,63 @@ static void store_row(const struct rows *s, int32_t row)
     weft__attention_finish(s->call, s->tile, row, s->largest[row], s->sum[row], s->row);
 }
 
+// Rows of pairs, from[row][pairs], as attention_pairs.h lays queries for 16 rows.
+static void turn_queries(const uint16_t *from, int32_t pairs, uint32_t *to)
+{
+    for (int32_t i = 0; i < pairs; i += LANES) {
+        vf32 turned[LANES];
+        vf32_load_transposed((const float *)(const void *)from + i, pairs, turned);
+        for (int n = 0; n < LANES; n++)
+            vf32_store((float *)(void *)to + (i + n) * LANES, turned[n]);
+    }
+}
+
+// Queries of a tile, 16 rows at a time, through `keys`.
+static void take_queries(struct tiles *t)
+{
+    const struct rows *s = &t->rows;
+    const int32_t dim = s->call->k.dim;
+    const bool two = s->call->k.dtype == WEFT_F16;
+    t->wild_queries = false;
+    for (int32_t b = 0; b < s->blocks; b++) {
+        const int64_t at = (int64_t)b * s->pairs * LANES;
+        memset(t->keys, 0, (size_t)(LANES * dim) * sizeof *t->keys);
+        memset(t->keys_rest, 0, two ? (size_t)(LANES * dim) * sizeof *t->keys : 0);
+        for (int32_t r = b * LANES; r < s->rows && r < (b + 1) * LANES; r++) {
+            float wide[WEFT__ATTENTION_MAX_DIM];
+            weft__attention_query(s->call, s->tile, r, wide);
+            const int32_t to = r % LANES * dim;
+            if (two)
+                t->wild_queries |= divide_query(wide, dim, t->keys + to, t->keys_rest + to);
+            else
+                round_query(wide, dim, t->keys + to);
+        }
+        turn_queries(t->keys, s->pairs, s->q + at);
+        if (two)
+            turn_queries(t->keys_rest, s->pairs, t->q_rest + at);
+    }
+}
+
+// The next block of keys that rows of `lanes` at a time see or not, at a tile's first with its queries. False:
+// there is none.
+static bool begin_block(struct tiles *t, struct blocks *blocks, const int lanes)
+{
+    struct rows *s = &t->rows;
+    if (!next_of(s, blocks))
+        return false;
+    t->asked = s->call->ahead ? 0 : ALL_ROWS;
+    if (begins_tile(s->block)) {
+        const bool loaded = same_rows(s->tile, s->block->tile);
+        s->tile = s->block->tile;
+        if (!loaded)
+            take_queries(t);
+        open_rows(s, lanes);
+        s->all = seen_by_all(s);
+    }
+    look(s);
+    return true;
+}
+
 // `count` tiles of as many rows, each with keys; attend(): what becomes of a block that some rows see.
 INLINE void attend_tiles(const struct weft__attention_call *call,
                          const struct weft__attention_tile *tiles, int32_t count,
