@@ -8,11 +8,14 @@
 //      acc[x][w]          16 rows of W x 16 rows of X: a sum of its own of a chunk, turned when it is stored, with the
 //                         last chunk
 //
-// A chunk of W and the rows of X come from the second-level cache. Sums stay in tiles for a chunk of 1024
-// columns: shorter chunks of W would lie in the first cache, but sums that are loaded and stored for each cost
-// more than that gives (NOTES.md). The next chunk is asked for meanwhile, a few lines at a time, as a burst
-// would take all line buffers of the core. Two tiles of W by two of X make four sums: a tile that is loaded is
-// multiplied twice.
+// Two tiles of W by two of X make four sums: a tile that is loaded is multiplied twice. The next rows of W are asked for
+// meanwhile, a few lines at a time, as a burst would take all line buffers of the core. There are two ways:
+//
+//      long chunks    of 1024 columns, whose sums stay in tiles. W and X come from the second-level cache: where rows of X
+//                     are so few that all of their columns stay there
+//      short chunks   of 384, whose W stays in the first-level cache, two panels of it: one is multiplied while vectors make
+//                     tiles of the next. X passes by it from the second-level cache with loads that leave the first alone, and
+//                     stays there while the panels of a part pass; sums are added in vectors
 #include "src/kernels/cpu/amx.h"
 #include "src/kernels/linear/linear_bf16_avx512.h"
 #include "src/kernels/linear/linear_store.h"
@@ -23,7 +26,7 @@ enum {
     STEP = 32,            // columns of a tile
     CHUNK = 1024,         // columns whose products are a sum of their own
     STEPS = CHUNK / STEP, // in a chunk
-    SHORT = 256,          // columns of a chunk that stays in the first cache
+    SHORT = 384,          // columns of a chunk that stays in the first cache
     X_ROWS = 32,          // of X that meet a panel at a time
     TILE_COLS = 512,      // rows of X that share a panel
     PART_PANELS =
