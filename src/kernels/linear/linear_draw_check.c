@@ -149,9 +149,9 @@ static void draw_extents(struct check_case *c, struct problem *p, int64_t block)
         return;
     }
     if (aim == LARGE_BATCH || aim == SECOND_TILE) {
-        p->desc.cols = block * check_range(c, 1, block > 1 ? 512 / block + 1 : parts ? 1200 : 600);
+        p->desc.cols = block * check_range(c, 1, block > 1 ? 512 / block + 1 : parts ? 800 : 600);
         p->desc.rows = parts && aim == SECOND_TILE && check_range(c, 0, 3)
-                           ? check_range(c, 129, 340)
+                           ? check_range(c, 129, 280)
                            : check_range(c, 1, 40);
         return;
     }
