@@ -505,9 +505,15 @@ fault("amx-columns-not-clipped", "src/kernels/linear/linear_bf16_amx.c",
 fault("amx-last-chunk-alone", "src/kernels/linear/linear_bf16_amx.c",
       ".begins = k == 0,", ".begins = k == 0 || ends,",
       "the sums of the last chunk are taken for the totals", *X)
-fault("amx-block-before", "src/kernels/linear/linear_bf16_amx.c",
-      "p->acc[!before->buffer]", "p->acc[before->buffer]",
-      "tiles are stored over the block before, which is stored twice", *X)
+fault("amx-first-chunk-lost", "src/kernels/linear/linear_bf16_amx.c",
+      "return b->begins && !b->ends ? b->total : p->acc;", "return p->acc;",
+      "the first chunk's sums are stored over by the next", *X)
+fault("amx-shorts-last-column", "src/kernels/linear/linear_bf16_amx.c",
+      "left > 0 ? (1u << left) - 1 : 0;", "left > 0 ? (1u << (left - 1)) - 1 : 0;",
+      "short chunks lose the last column", *X)
+fault("amx-shorts-one-panel", "src/kernels/linear/linear_bf16_amx.c",
+      "row1 - 1, !buffer, blocks,", "row1 - 1, buffer, blocks,",
+      "rows of W become tiles over those that are being multiplied", *X)
 fault("packed-streams-first-head", "src/kernels/linear/linear_packed_few_avx512.h",
       "f.unpack(chunk + j * bytes, at, g, &head[j], &w);", "f.unpack(chunk + j * bytes, at, g, &head[0], &w);",
       "panels that are read by turns take the scales of the first", *X)

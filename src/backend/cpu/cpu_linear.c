@@ -215,7 +215,7 @@ static void split_parts(weft_plan *plan)
         weft_tuning tuned = tuned_for(plan, p);
         // Tiles take X from the third cache for each task anew: fewer tasks.
         if (tiled->base.level == WEFT__ISA_amx) {
-            launch->stage_wanted = packed ? WEFT__STAGE_TILED : WEFT__STAGE_FLOATS;
+            launch->stage_wanted = WEFT__STAGE_TILED;
             if (tuned.tasks_per_thread > TILE_TASKS)
                 tuned.tasks_per_thread = TILE_TASKS;
         }

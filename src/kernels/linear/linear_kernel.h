@@ -126,6 +126,18 @@ static inline int64_t weft__linear_bf16_stride(int64_t cols)
     return cols / 32 * 32 + 64;
 }
 
+// Bytes of rows of X that tiles of AMX find in the second-level cache.
+enum { WEFT__TILED_X_BYTES = 1280 * 1024 };
+
+// Do tiles of AMX take 16-bit weights in short chunks of columns? Where the rows of X of a run do not stay in the second-level
+// cache; and where W has next to no rows, so that random problems reach that text. Sums are others, so tasks must not decide.
+static inline bool weft__linear_in_shorts(int64_t x_bf16_stride, int32_t run_batch, int64_t rows)
+{
+    const int64_t longest = 1 << 16; // more would be too many sums
+    return x_bf16_stride <= longest &&
+           (2 * x_bf16_stride * run_batch > WEFT__TILED_X_BYTES || (rows < 384 && run_batch > 192));
+}
+
 // Columns that a sum of its own covers, where a lane adds once per `step` columns (a power of two): in a
 // single long f32 sum small products drown in a large one. A sum has at most 1.5 sqrt(cols) additions a
 // lane, and there are at most 1.4 sqrt(cols) / step sums: together with the few roundings of a product and
