@@ -150,6 +150,11 @@ static void draw_extents(struct check_case *c, struct problem *p, int64_t block)
     if (aim == LARGE_BATCH || aim == SECOND_TILE) {
         p->desc.cols = block * check_range(c, 1, block > 1 ? 512 / block + 1 : 600);
         p->desc.rows = check_range(c, 1, 40);
+        // Tiles of bf16: parts of W end at 256 rows, of X at 512.
+        if (kernel->lay && aim == SECOND_TILE && check_range(c, 0, 1))
+            p->desc.rows = check_range(c, 240, 300);
+        else if (kernel->lay && aim == SECOND_TILE)
+            p->args.batch += 320;
         return;
     }
     while (p->args.batch > 1 && p->desc.rows * p->desc.cols * p->args.batch > 600000)
