@@ -265,7 +265,7 @@ double weft__linear_wide_error(const struct weft__kernel *base, int32_t batch, u
     if (kernel->lay)
         return packed && batch >= kernel->lay_batch &&
                        !(flags & (WEFT_LINEAR_BATCH_INVARIANT | WEFT_LINEAR_EXACT))
-                   ? 0x1p-8
+                   ? (kernel->weight == WEFT_MXFP4 ? 0x1p-8 : 0x1p-7)
                    : 0;
     if (base->level < WEFT__CUDA_sm80 || (kernel->planes && !library) || !narrow ||
         !(packed || plain || library) || batch < least ||

@@ -33,10 +33,9 @@ struct tiles {
 
 // What an unpacked group becomes bf16 by.
 struct widening {
-    int offset;           // that codes are too large by
-    bool halves;          // a scale for each 16 columns
-    bool minimum;         // that is taken off,
-    float minimum_factor; // times this
+    int offset;  // that codes are too large by
+    bool halves; // a scale for each 16 columns
+    int minimum; // times this is taken off, if it is not 0
 };
 
 // Byte `at` of each lane.
@@ -52,16 +51,21 @@ WEFT__INLINE void put_group(uint16_t *tile, const struct group *g, struct wideni
     const __m512i beside =
         _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
                          21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    __m512 less[2];
+    for (int i = 0; how.minimum && i <= how.halves; i++)
+        less[i] = how.minimum > 1 ? _mm512_mul_ps(g->minimum[i], _mm512_set1_ps((float)how.minimum))
+                                  : g->minimum[i];
     WEFT__UNROLL for (int n = 0; n < 8; n++)
     {
         const int half = how.halves ? n / 4 : 0;
+        const __m512 scale = g->scale[half];
         const __m512i codes =
             how.offset ? _mm512_sub_epi8(g->w[n], _mm512_set1_epi8((char)how.offset)) : g->w[n];
         __m512 w[4];
         WEFT__UNROLL for (int i = 0; i < 4; i++)
         {
-            w[i] = how.minimum ? _mm512_fmsub_ps(column(codes, i), g->scale[half], g->minimum[half])
-                               : _mm512_mul_ps(column(codes, i), g->scale[half]);
+            w[i] = how.minimum ? _mm512_fmsub_ps(column(codes, i), scale, less[half])
+                               : _mm512_mul_ps(column(codes, i), scale);
         }
         _mm512_store_si512(tile + (2 * n) * STEP,
                            _mm512_permutexvar_epi16(beside, narrow32(w[0], w[1])));
@@ -87,9 +91,6 @@ typedef void widen_fn(uint16_t (*tile)[PANELS][TILE_ELEMS], const unsigned char 
             for (int g = 0; g < shape.cols / STEP; g++, codes += shape.group_bytes) {              \
                 struct group group;                                                                \
                 unpack_(chunk, codes, g, &head, &group);                                           \
-                for (int i = 0; i <= how.halves && how.minimum && how.minimum_factor != 0; i++)    \
-                    group.minimum[i] =                                                             \
-                        _mm512_mul_ps(group.minimum[i], _mm512_set1_ps(how.minimum_factor));       \
                 put_group((*tile++)[0], &group, how);                                              \
             }                                                                                      \
             chunk = codes;                                                                         \
@@ -98,14 +99,14 @@ typedef void widen_fn(uint16_t (*tile)[PANELS][TILE_ELEMS], const unsigned char 
 
 WIDEN(Q4_0, unpack_q4_0, begin_blocks, .offset = 8)
 WIDEN(Q8_0, unpack_q8_0, begin_blocks, .offset = 128)
-WIDEN(Q4_1, unpack_q4_1, begin_blocks, .minimum = true)
+WIDEN(Q4_1, unpack_q4_1, begin_blocks, .minimum = 1)
 WIDEN(Q5_0, unpack_q5_0, begin_blocks, .offset = 16)
-WIDEN(Q5_1, unpack_q5_1, begin_blocks, .minimum = true)
+WIDEN(Q5_1, unpack_q5_1, begin_blocks, .minimum = 1)
 WIDEN(IQ4_NL, unpack_iq4_nl, begin_blocks, .offset = 128)
-WIDEN(Q4_K, unpack_q4_k, begin_q45_k, .minimum = true)
-WIDEN(Q5_K, unpack_q5_k, begin_q45_k, .minimum = true)
+WIDEN(Q4_K, unpack_q4_k, begin_q45_k, .minimum = 1)
+WIDEN(Q5_K, unpack_q5_k, begin_q45_k, .minimum = 1)
 WIDEN(Q6_K, unpack_q6_k, begin_q6_k, .offset = 32, .halves = true)
-WIDEN(Q2_K, unpack_q2_k, begin_q2_k, .halves = true, .minimum = true, .minimum_factor = 32)
+WIDEN(Q2_K, unpack_q2_k, begin_q2_k, .halves = true, .minimum = 32)
 WIDEN(Q3_K, unpack_q3_k, begin_q3_k, .offset = 4, .halves = true)
 WIDEN(IQ4_XS, unpack_iq4_xs, begin_iq4_xs, .offset = 128)
 WIDEN(MXFP4, unpack_mxfp4, begin_blocks, .offset = 16)
@@ -128,16 +129,11 @@ struct ahead {
     int per_step;
 };
 
-WEFT__INLINE void ask(struct ahead *a, int hint)
+WEFT__INLINE void ask(struct ahead *a)
 {
     for (int i = 0; i < a->per_step && a->done < a->lines; i++, a->done++) {
-        if (hint == 2) {
-            _mm_prefetch(a->at[0] + 64 * a->done, _MM_HINT_T1);
-            _mm_prefetch(a->at[1] + 64 * a->done, _MM_HINT_T1);
-        } else {
-            _mm_prefetch(a->at[0] + 64 * a->done, _MM_HINT_T0);
-            _mm_prefetch(a->at[1] + 64 * a->done, _MM_HINT_T0);
-        }
+        _mm_prefetch(a->at[0] + 64 * a->done, _MM_HINT_T1);
+        _mm_prefetch(a->at[1] + 64 * a->done, _MM_HINT_T1);
     }
 }
 
@@ -158,14 +154,14 @@ static void multiply_four(uint16_t (*w)[PANELS][TILE_ELEMS], const uint16_t *x0,
         tile_load(3, total[1][X_STEP], 64);
     }
     for (int64_t i = 0; i < steps; i++) {
-        ask(ask_w, 1);
-        ask(ask_x, 2);
+        ask(ask_w);
+        ask(ask_x);
         tile_load(6, w[i][0], TILE_ROW_BYTES);
-        tile_load(4, x0 + i * TILE_ELEMS, TILE_ROW_BYTES);
+        tile_load_once(4, x0 + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(0, 4, 6);
         tile_load(7, w[i][1], TILE_ROW_BYTES);
         tile_dot_bf16(1, 4, 7);
-        tile_load(5, x1 + i * TILE_ELEMS, TILE_ROW_BYTES);
+        tile_load_once(5, x1 + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(2, 5, 6);
         tile_dot_bf16(3, 5, 7);
     }
@@ -187,9 +183,9 @@ static void multiply_two(uint16_t (*w)[PANELS][TILE_ELEMS], const uint16_t *x0, 
         tile_load(1, total[1][0], 64);
     }
     for (int64_t i = 0; i < steps; i++) {
-        ask(ask_w, 1);
+        ask(ask_w);
         tile_load(6, w[i][0], TILE_ROW_BYTES);
-        tile_load(4, x0 + i * TILE_ELEMS, TILE_ROW_BYTES);
+        tile_load_once(4, x0 + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(0, 4, 6);
         tile_load(7, w[i][1], TILE_ROW_BYTES);
         tile_dot_bf16(1, 4, 7);
@@ -233,7 +229,7 @@ static void multiply_part(const struct weft__linear_call *call, struct tiles *p,
                     multiply_two(p->w, first, steps, total, k == 0, &ask_w);
                     break;
                 }
-                const int64_t lines = next_columns / 2 / 2; // of a sixteen
+                const int64_t lines = next_columns / 2; // of a sixteen
                 const int64_t pair = n / PANELS, begin = lines * pair / pairs,
                               end = lines * (pair + 1) / pairs;
                 const char *next_x = (const char *)(x + s * X_STEP * stride + X_STEP * next_k);

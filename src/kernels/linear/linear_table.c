@@ -67,7 +67,7 @@ weft__pack_fn weft__linear_pack_avx512vnni;
 #define LAY_avx512vnni      NULL
 #define LAY_amx             weft__linear_lay_amx
 weft__lay_fn weft__linear_lay_amx;
-enum { LAY_BATCH = 64 };
+#define LAY_BATCH(ID) (WEFT_##ID == WEFT_Q6_K ? 32 : 64)
 
 weft__linear_fn weft__linear_F32_bf16_ref, weft__linear_F16_bf16_ref, weft__linear_BF16_bf16_ref;
 
@@ -148,7 +148,7 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
      .turned = TURNED_##acts_of(isa),                                                              \
      .pack = PACK_##acts_of(isa),                                                                  \
      .lay = LAY_##acts_of(isa),                                                                    \
-     .lay_batch = LAY_BATCH},
+     .lay_batch = LAY_BATCH(ID)},
 #define ANY_SCALED(ID, name, acts, isa, row_step, min_batch, max_batch, planes)                    \
     ROW(ID, name "_" #acts "_any", acts, isa, row_step, min_batch, max_batch, planes, any)
 #define ANY_f32(ID, name, elems, ...)                                                              \
