@@ -11,6 +11,13 @@
 #include "src/base/checked.h"
 #include "src/kernels/linear/linear_packed.h"
 
+// Does the kernel of part p take the rows of X of this run as tiles of bf16?
+static bool lays(const struct weft__cpu_linear_work *work, int32_t p)
+{
+    const struct weft__linear_kernel *kernel = work->kernels[p];
+    return work->launch->tiles_offset >= 0 && kernel->lay && work->args->batch >= kernel->lay_batch;
+}
+
 static struct weft__linear_call call_of(struct weft__cpu_linear_work *work, int32_t p)
 {
     const weft_linear_part *part = &work->desc->parts[p];
@@ -33,6 +40,8 @@ static struct weft__linear_call call_of(struct weft__cpu_linear_work *work, int3
         .x_stride = work->x_stride,
         .x_bf16 = work->x_bf16,
         .x_bf16_stride = work->x_bf16_stride,
+        .x_tiles = lays(work, p) ? work->x_tiles : NULL,
+        .x_tiles_stride = work->x_tiles_stride,
         .acts = work->acts,
         .y = staged ? NULL : args->y,
         .y_stride = args->y_stride,
@@ -67,6 +76,7 @@ static struct weft__linear_call call_for(const struct weft__cpu_linear_work *wor
     call.x_scale = call.x_scale ? call.x_scale + m0 : NULL;
     call.y = call.y ? call.y + m0 * call.y_stride : NULL;
     call.x_bf16 = call.x_bf16 ? call.x_bf16 + m0 * call.x_bf16_stride : NULL;
+    call.x_tiles = call.x_tiles ? call.x_tiles + m0 * call.x_tiles_stride : NULL;
     call.residual = call.residual ? call.residual + m0 * call.residual_stride : NULL;
     return call;
 }
@@ -264,6 +274,11 @@ static weft_status choose_kernels(const weft_plan *plan, struct weft__cpu_linear
             work->x_bf16 = (uint16_t *)(void *)(work->workspace + work->launch->bf16_offset);
             work->x_bf16_stride = weft__linear_bf16_stride(work->desc->cols);
         }
+        if (lays(work, p)) {
+            work->lay = work->kernels[p]->lay;
+            work->x_tiles = (uint16_t *)(void *)(work->workspace + work->launch->tiles_offset);
+            work->x_tiles_stride = weft__linear_bf16_stride(work->desc->cols);
+        }
     }
     return WEFT_OK;
 }
@@ -308,6 +323,7 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
         weft__plan_linear_alone(launch->bytes, args->batch, weft__cpu_of(plan->context)->threads);
     weft__cpu_linear_begin_results(&work);
     weft__cpu_linear_ready_x(plan->context, &work, alone);
+    weft__cpu_linear_lay_x(plan->context, &work, alone);
     for (int32_t p = 0; p < desc->num_parts; p++)
         work.calls[p] = call_of(&work, p);
     multiply(plan->context, &work, alone);
