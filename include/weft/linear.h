@@ -42,7 +42,10 @@ enum {
      *    multiplied as 16-bit numbers (weft_linear_run(), Numerics);
      *  - on a CPU that multiplies bf16, more than 4 rows of X by f16 or bf16 weights have activations and
      *    weights rounded to bf16 (to nearest even, numbers below 2^-126 to zero).
-     *  The last two do not apply with WEFT_LINEAR_BATCH_INVARIANT. f32 weights (but see
+     *  - on a CPU with tiles for bf16 (AMX), 64 rows of X and more (q6_k: 32) by packed blocks have
+     *    rounded activations and weights, times their scales and less their minima, rounded to bf16
+     *    (likewise).
+     *  The last three do not apply with WEFT_LINEAR_BATCH_INVARIANT. f32 weights (but see
      *  WEFT_LINEAR_F32_AS_BF16), and fp8 and int8 weights elsewhere, are exact either way. */
     WEFT_LINEAR_EXACT = 1u << 0,
     /** To the bit, a row of Y does not depend on how many other rows are in the batch. */
@@ -195,6 +198,9 @@ WEFT_API weft_status weft_linear_plan(weft_context *context, const weft_linear_d
  *           scales) and activations become f16, or bf16 for mxfp4 and bf16, which adds at most
  *           2^-9 (bf16: 2^-8) * sum |w||x| + 2^-17 * sum |x| to the error; |w| < 65504 there. The bits
  *           are then those of one version of cuBLASLt and one kind of GPU.
+ *           On a CPU with AMX, packed blocks by many rows of X (WEFT_LINEAR_EXACT says how many) likewise become
+ *           bf16 and add at most 2^-7 (mxfp4: 2^-8) * sum |w||x|, for rows of more than 15360 columns
+ *           2^-29 * cols * sum |w||x| besides; numbers below 2^-126 are zero.
  *           On a GPU, where activations are rounded and weights have a minimum, sums of 16 activations below
  *           2^-96 are kept to 2^-119, which is multiplied by the minimum.
  *           Norm and gate are as exact as those of norm.h and activation.h. A 16-bit y is rounded once,

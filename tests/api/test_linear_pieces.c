@@ -15,7 +15,7 @@ enum { ROWS = 96, COLS = 96, BATCH = 290, PARTS = 2 };
 static float wide[PARTS][ROWS * COLS], x[BATCH * COLS], bias[ROWS], residual[BATCH * ROWS];
 static float y[2][PARTS][BATCH * ROWS];
 static unsigned char weights[PARTS][ROWS * COLS * 4];
-static _Alignas(64) unsigned char workspace[1 << 21];
+static _Alignas(64) unsigned char workspace[1 << 22];
 
 static void fill(float *to, int count)
 {

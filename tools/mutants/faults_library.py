@@ -141,11 +141,17 @@ fault("codes-first-key-twice", "src/kernels/attention/attention_codes_avx512bf16
       "of two keys of codes the first is scored twice", "weft-check --variant attention_fp8_e4m3_avx512bf16 --cases 40")
 FA = ("weft-check-amx --variant attention_fp8_e4m3_amx --cases 40",)
 fault("few-on-tiles-not-shrunk", "src/kernels/attention/attention_few_amx.c",
-      "vf32_mul(vf32_set1(s->shrink[lane_of(ROWS, r)]), vf32_load(acc))", "vf32_load(acc)",
+      "vf32_mul(vf32_set1(s->shrink[lane_of(lanes, r)]), vf32_load(acc))", "vf32_load(acc)",
       "results of few rows on AMX are not rescaled", *FA)
 fault("few-on-tiles-rows-swapped", "src/kernels/attention/attention_few_amx.c",
-      "2 * i + odd) * 32, rows[i]", "2 * i) * 32, rows[i]",
+      "lanes / 4 * i + odd) * 32, rows[i]", "lanes / 4 * i) * 32, rows[i]",
       "of eight rows on AMX each second has the weights of the one before", *FA)
+fault("few-on-tiles-keys-of-skipped", "src/kernels/attention/attention_few_amx.c",
+      "        f->ready = false;", "        f->ready = true;",
+      "behind a block that no row sees, few rows on AMX have other keys", "weft-check-amx --variant attention_fp8_e5m2_amx --seed 4200 --cases 60")
+fault("few-on-tiles-seen-of-next", "src/kernels/attention/attention_few_amx.c",
+      "s->seen += f->odd ? LANES : 0;", "s->seen += f->odd ? 0 : 0;",
+      "few rows on AMX see of a block what they see of the next", "weft-check-amx --variant attention_fp8_e5m2_amx --seed 4200 --cases 60")
 
 # --- linear -------------------------------------------------------------------------------------------
 L = ("kernels_golden_linear", "weft-check --op linear --cases 20", "engine_logits")
@@ -499,9 +505,15 @@ fault("amx-columns-not-clipped", "src/kernels/linear/linear_bf16_amx.c",
 fault("amx-last-chunk-alone", "src/kernels/linear/linear_bf16_amx.c",
       ".begins = k == 0,", ".begins = k == 0 || ends,",
       "the sums of the last chunk are taken for the totals", *X)
-fault("amx-block-before", "src/kernels/linear/linear_bf16_amx.c",
-      "p->acc[!before->buffer]", "p->acc[before->buffer]",
-      "tiles are stored over the block before, which is stored twice", *X)
+fault("amx-first-chunk-lost", "src/kernels/linear/linear_bf16_amx.c",
+      "return b->begins && !b->ends ? b->total : p->acc;", "return p->acc;",
+      "the first chunk's sums are stored over by the next", *X)
+fault("amx-shorts-last-column", "src/kernels/linear/linear_bf16_amx.c",
+      "left > 0 ? (1u << left) - 1 : 0;", "left > 0 ? (1u << (left - 1)) - 1 : 0;",
+      "short chunks lose the last column", *X)
+fault("amx-shorts-one-panel", "src/kernels/linear/linear_bf16_amx.c",
+      "row1 - 1, !buffer, blocks,", "row1 - 1, buffer, blocks,",
+      "rows of W become tiles over those that are being multiplied", *X)
 fault("packed-streams-first-head", "src/kernels/linear/linear_packed_few_avx512.h",
       "f.unpack(chunk + j * bytes, at, g, &head[j], &w);", "f.unpack(chunk + j * bytes, at, g, &head[0], &w);",
       "panels that are read by turns take the scales of the first", *X)
@@ -520,3 +532,21 @@ fault("amx-packed-minima-short", "src/kernels/linear/linear_packed_units_amx.h",
 fault("amx-packed-planes", "src/kernels/linear/linear_packed_units_amx.h",
       "_mm512_andnot_si512(even, code), scale);", "code, scale);",
       "q6_k on tiles multiplies odd columns with the even ones behind them", *X)
+fault("amx-wide-first-scale", "src/kernels/linear/linear_packed_wide_amx.c",
+      "const int half = how.halves ? n / 4 : 0;", "const int half = 0;",
+      "packed weights of many rows of X have one scale for both halves of a group", *X)
+fault("amx-wide-pairs-swapped", "src/kernels/linear/linear_packed_wide_amx.c",
+      "narrow32(w[2], w[3])", "narrow32(w[3], w[2])",
+      "packed weights as bf16 have every second pair of columns the wrong way round", *X)
+fault("amx-wide-first-chunk", "src/kernels/linear/linear_packed_wide_amx.c",
+      "x + s * X_STEP * stride + X_STEP * k;", "x + s * X_STEP * stride;",
+      "all chunks of packed weights meet the first columns of many rows of X", *X)
+fault("amx-wide-sums-anew", "src/kernels/linear/linear_packed_wide_amx.c",
+      "total, k == 0, &ask_w);", "total, true, &ask_w);",
+      "the last sixteen of many rows of X have the sums of the last chunk alone", *X)
+fault("amx-wide-rows-of-first-tile", "src/kernels/linear/linear_packed_wide_amx.c",
+      "call->x_tiles + col * call->x_tiles_stride", "call->x_tiles",
+      "rows of X past 512 are the first ones again", *X)
+fault("amx-wide-scale-of-first-group", "src/kernels/linear/linear_packed_wide_amx.c",
+      "row.scale[k / STEP]", "row.scale[0]",
+      "rows of X laid as tiles have the first group's scale", *X)

@@ -215,7 +215,7 @@ static void split_parts(weft_plan *plan)
         weft_tuning tuned = tuned_for(plan, p);
         // Tiles take X from the third cache for each task anew: fewer tasks.
         if (tiled->base.level == WEFT__ISA_amx) {
-            launch->stage_wanted = packed ? WEFT__STAGE_TILED : WEFT__STAGE_FLOATS;
+            launch->stage_wanted = WEFT__STAGE_TILED;
             if (tuned.tasks_per_thread > TILE_TASKS)
                 tuned.tasks_per_thread = TILE_TASKS;
         }
@@ -303,6 +303,19 @@ static int64_t stage_floats(const weft_linear_desc *desc, const struct weft__lin
     return rows * desc->max_batch;
 }
 
+// Does a kernel of any part multiply so many rows of X as tiles of bf16?
+static bool lays(const weft_linear_desc *desc, const struct weft__linear_launch *launch)
+{
+    if (desc->flags & WEFT_LINEAR_BATCH_INVARIANT || desc->cols > WEFT__LAY_LONGEST)
+        return false;
+    for (int32_t p = 0; p < desc->num_parts; p++) {
+        const struct weft__linear_kernel *packed = launch->parts[p].packed;
+        if (packed && packed->lay && desc->max_batch >= packed->lay_batch)
+            return true;
+    }
+    return false;
+}
+
 static weft_status lay_out_workspace(weft_plan *plan)
 {
     const weft_linear_desc *desc = plan->desc;
@@ -323,6 +336,9 @@ static weft_status lay_out_workspace(weft_plan *plan)
     if (launch->narrow)
         launch->bf16_offset =
             take(&at, weft__linear_bf16_stride(desc->cols), 2 * (batch + WEFT__BF16_ROWS - 1));
+    launch->tiles_offset = lays(desc, launch) ? take(&at, weft__linear_bf16_stride(desc->cols),
+                                                     2 * weft__align_up(batch, WEFT__BF16_ROWS))
+                                              : -1;
     launch->scale_offset =
         desc->flags & WEFT_LINEAR_X_ROUNDED && desc->norm ? take(&at, batch, sizeof(float)) : -1;
     if (desc->gate || desc->y_dtype != WEFT_F32 || desc->flags & WEFT_LINEAR_Y_ROUNDED) {

@@ -61,8 +61,10 @@ struct weft__linear_launch {
     struct weft__activation_launch activation; // of a block of results; without a gate it narrows
     struct weft__activation_launch widen;      // of rows of X; likewise without an x_gate
     // Offsets in the workspace: all f32 rows of X after widening and norm (-1: none), those that threads make
-    // ready (-1: none), rounded rows of X, rows of X in bf16, factors of rows, blocks of results of threads.
-    int64_t x_offset, ready_offset, rounded_offset, bf16_offset, scale_offset, stage_offset;
+    // ready (-1: none), rounded rows of X, rows of X in bf16, and as kernels lay them (-1: none), factors of rows, blocks of
+    // results of threads.
+    int64_t x_offset, ready_offset, rounded_offset, bf16_offset, tiles_offset, scale_offset,
+        stage_offset;
 };
 
 // Does a kernel of any part, for however many rows of X, read them in f32?

@@ -122,6 +122,28 @@ void weft__cpu_linear_ready_x(const weft_context *context, struct weft__cpu_line
             ready_task(work, i, 0);
 }
 
+static void lay_task(void *opaque, int32_t index, int32_t thread)
+{
+    const struct weft__cpu_linear_work *work = opaque;
+    const int32_t m = index * WEFT__BF16_ROWS, left = work->args->batch - m;
+    (void)thread;
+    work->lay(&work->acts, m, left < WEFT__BF16_ROWS ? left : WEFT__BF16_ROWS, work->desc->cols,
+              work->x_tiles, work->x_tiles_stride);
+}
+
+void weft__cpu_linear_lay_x(const weft_context *context, struct weft__cpu_linear_work *work,
+                            bool alone)
+{
+    const int32_t tasks = (int32_t)weft__ceil_div(work->args->batch, WEFT__BF16_ROWS);
+    if (!work->lay)
+        return;
+    if (!alone)
+        weft__cpu_parallel_for(context, tasks, lay_task, work);
+    else
+        for (int32_t i = 0; i < tasks; i++)
+            lay_task(work, i, 0);
+}
+
 weft_status weft__cpu_linear_take_rounded(const weft_plan *plan, struct weft__cpu_linear_work *work)
 {
     const weft_linear_desc *desc = work->desc;

@@ -11,6 +11,13 @@
 #include "src/base/checked.h"
 #include "src/kernels/linear/linear_packed.h"
 
+// Does the kernel of part p take the rows of X of this run as tiles of bf16?
+static bool lays(const struct weft__cpu_linear_work *work, int32_t p)
+{
+    const struct weft__linear_kernel *kernel = work->kernels[p];
+    return work->launch->tiles_offset >= 0 && kernel->lay && work->args->batch >= kernel->lay_batch;
+}
+
 static struct weft__linear_call call_of(struct weft__cpu_linear_work *work, int32_t p)
 {
     const weft_linear_part *part = &work->desc->parts[p];
@@ -33,6 +40,8 @@ static struct weft__linear_call call_of(struct weft__cpu_linear_work *work, int3
         .x_stride = work->x_stride,
         .x_bf16 = work->x_bf16,
         .x_bf16_stride = work->x_bf16_stride,
+        .x_tiles = lays(work, p) ? work->x_tiles : NULL,
+        .x_tiles_stride = work->x_tiles_stride,
         .acts = work->acts,
         .y = staged ? NULL : args->y,
         .y_stride = args->y_stride,
@@ -67,6 +76,7 @@ static struct weft__linear_call call_for(const struct weft__cpu_linear_work *wor
     call.x_scale = call.x_scale ? call.x_scale + m0 : NULL;
     call.y = call.y ? call.y + m0 * call.y_stride : NULL;
     call.x_bf16 = call.x_bf16 ? call.x_bf16 + m0 * call.x_bf16_stride : NULL;
+    call.x_tiles = call.x_tiles ? call.x_tiles + m0 * call.x_tiles_stride : NULL;
     call.residual = call.residual ? call.residual + m0 * call.residual_stride : NULL;
     return call;
 }
@@ -166,6 +176,30 @@ static void multiply_task(void *opaque, int32_t index, int32_t thread)
     multiply_range(work, p, at, thread);
 }
 
+static bool in_shorts(const struct weft__cpu_linear_work *work, int32_t p)
+{
+    return work->kernels[p]->base.level == WEFT__ISA_amx &&
+           work->kernels[p]->acts == WEFT__ACTS_bf16 &&
+           weft__linear_in_shorts(work->x_bf16_stride, work->args->batch,
+                                  work->desc->parts[p].rows);
+}
+
+// Rows of W of a task. In short chunks of columns X comes from the third-level cache for each task anew: not less than 128, if
+// all threads have that.
+static int64_t rows_of(const weft_context *context, const struct weft__cpu_linear_work *work,
+                       int32_t p)
+{
+    enum { LEAST = 128, PANEL = 32 };
+    const struct weft__linear_split *split = &work->launch->parts[p].split;
+    if (work->args->batch <= WEFT__FEW_ROWS)
+        return split->rows_per_task;
+    if (!in_shorts(work, p) || split->rows_per_batch_task >= LEAST)
+        return split->rows_per_batch_task;
+    const int64_t share = weft__ceil_div(work->desc->parts[p].rows, weft__cpu_of(context)->threads);
+    const int64_t least = share < LEAST ? weft__align_up(share, PANEL) : LEAST;
+    return least > split->rows_per_batch_task ? least : split->rows_per_batch_task;
+}
+
 // Rows of X of a task: all, unless a thread would have less than four tasks, or tiles of AMX would not find them in the
 // second-level cache for the next panel of W. Rounded rows stay together, and so does what kernels lay into one
 // another or multiply at a time.
@@ -177,8 +211,8 @@ static int32_t piece_of(const weft_context *context, const struct weft__cpu_line
         ROWS = 96,
         TILE_ROWS = 32,
         LEAST_TILED = 128,
-        CACHE_BYTES = 768 * 1024,
-        MANY = 128
+        LEAST_SHORT = 256,
+        CACHE_BYTES = 768 * 1024
     };
     const int32_t batch = work->args->batch;
     const int64_t tasks = (int64_t)TASKS * weft__cpu_of(context)->threads;
@@ -189,10 +223,10 @@ static int32_t piece_of(const weft_context *context, const struct weft__cpu_line
     if (rounded || batch <= ROWS)
         return batch;
     int64_t rows = weft__ceil_div(weft__ceil_div(batch, pieces), ROWS) * ROWS;
-    if (work->kernels[p]->base.level == WEFT__ISA_amx) {
-        const int64_t held = work->rows_per_task[p] >= MANY && !work->launch->stage_floats
-                                 ? batch // it reads X by chunks of columns
-                                 : CACHE_BYTES / (2 * work->x_bf16_stride);
+    if (in_shorts(work, p)) {
+        rows = rows > LEAST_SHORT ? weft__align_up(rows, TILE_ROWS) : LEAST_SHORT;
+    } else if (work->kernels[p]->base.level == WEFT__ISA_amx) {
+        const int64_t held = CACHE_BYTES / (2 * work->x_bf16_stride);
         const int64_t parts = weft__ceil_div(batch, held > LEAST_TILED ? held : LEAST_TILED);
         const int64_t share = weft__align_up(weft__ceil_div(batch, parts), TILE_ROWS);
         rows = share < rows ? share : rows;
@@ -204,15 +238,13 @@ static void multiply(const weft_context *context, struct weft__cpu_linear_work *
 {
     int32_t tasks = 0, parts = work->desc->gate ? 1 : work->desc->num_parts;
     for (int32_t p = 0; p < parts; p++) {
-        const struct weft__linear_split *split = &work->launch->parts[p].split;
         const int32_t batch = work->args->batch;
         const int64_t rows = work->desc->parts[p].rows;
         if (alone) {
             multiply_range(work, p, (struct weft__cpu_linear_range){0, batch, 0, rows}, 0);
             continue;
         }
-        work->rows_per_task[p] =
-            batch <= WEFT__FEW_ROWS ? split->rows_per_task : split->rows_per_batch_task;
+        work->rows_per_task[p] = rows_of(context, work, p);
         work->row_tasks[p] = (int32_t)weft__ceil_div(rows, work->rows_per_task[p]);
         work->piece[p] = piece_of(context, work, p);
         work->tasks_of[p] = work->row_tasks[p] * (int32_t)weft__ceil_div(batch, work->piece[p]);
@@ -241,6 +273,11 @@ static weft_status choose_kernels(const weft_plan *plan, struct weft__cpu_linear
         if (work->kernels[p]->narrow) {
             work->x_bf16 = (uint16_t *)(void *)(work->workspace + work->launch->bf16_offset);
             work->x_bf16_stride = weft__linear_bf16_stride(work->desc->cols);
+        }
+        if (lays(work, p)) {
+            work->lay = work->kernels[p]->lay;
+            work->x_tiles = (uint16_t *)(void *)(work->workspace + work->launch->tiles_offset);
+            work->x_tiles_stride = weft__linear_bf16_stride(work->desc->cols);
         }
     }
     return WEFT_OK;
@@ -286,6 +323,7 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
         weft__plan_linear_alone(launch->bytes, args->batch, weft__cpu_of(plan->context)->threads);
     weft__cpu_linear_begin_results(&work);
     weft__cpu_linear_ready_x(plan->context, &work, alone);
+    weft__cpu_linear_lay_x(plan->context, &work, alone);
     for (int32_t p = 0; p < desc->num_parts; p++)
         work.calls[p] = call_of(&work, p);
     multiply(plan->context, &work, alone);

@@ -20,6 +20,9 @@ struct weft__cpu_linear_work {
     int64_t x_stride;
     uint16_t *x_bf16; // rows of X in bf16, or NULL
     int64_t x_bf16_stride;
+    weft__lay_fn *lay; // of rounded rows as tiles, or NULL
+    uint16_t *x_tiles; // then
+    int64_t x_tiles_stride;
     float *x_scale;                           // or NULL
     int32_t row_tasks[WEFT_LINEAR_MAX_PARTS]; // by rows of W
     int32_t tasks_of[WEFT_LINEAR_MAX_PARTS];  // for each piece of X
@@ -46,6 +49,10 @@ struct weft__cpu_linear_stage {
 // by one thread.
 void weft__cpu_linear_ready_x(const weft_context *context, struct weft__cpu_linear_work *work,
                               bool alone);
+
+// Lays rounded rows as tiles, if a kernel wants them so.
+void weft__cpu_linear_lay_x(const weft_context *context, struct weft__cpu_linear_work *work,
+                            bool alone);
 
 // Checks the rows of a rounded X and takes their factors.
 weft_status weft__cpu_linear_take_rounded(const weft_plan *plan,

@@ -10,6 +10,12 @@
 #define STATE_DIM DIM
 #endif
 
+// Eights of sixteen rows that there are queries of: both, unless the kernel says so before. Of the others nothing is computed but what
+// tensor cores do anyway.
+#ifndef STATE_EIGHTS
+#define STATE_EIGHTS 2
+#endif
+
 enum { ROW_SIXTEENS = ROWS / 16 };
 
 // What a lane holds of its warp's rows r and r + 8.

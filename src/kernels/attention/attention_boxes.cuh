@@ -80,23 +80,34 @@ DEVICE void boxes_ask(const void *k_map, const void *v_map, uint32_t to, int32_t
                              kv_head, page, barrier);
 }
 
-// After a tile has arrived: zeros for the values that nobody sees, those before row `begin` and from `end` on, for a weight of 0
-// does not silence them; row `fresh` from where the new key and its value lie, ROW_BYTES apart (NULL: it has none).
-DEVICE void boxes_mend(uint8_t *slot, int32_t begin, int32_t end, int32_t fresh,
-                       const uint8_t *from, int32_t lane)
+// Row `fresh` of a tile that has arrived, from where the new key and its value lie, ROW_BYTES apart.
+DEVICE void boxes_fresh(uint8_t *slot, int32_t fresh, const uint8_t *from, int32_t lane)
 {
     enum { EACH = HEAD / 8 };
-    __syncwarp();
-    if (from) {
 #pragma unroll 1
-        for (int32_t i = lane; i < 2 * EACH; i += WARP)
-            *(uint4 *)(slot + i / EACH * PLANE_BYTES + box_chunk(fresh, i % EACH)) =
-                *(const uint4 *)(from + i / EACH * ROW_BYTES + i % EACH * 16);
-    }
+    for (int32_t i = lane; i < 2 * EACH; i += WARP)
+        *(uint4 *)(slot + i / EACH * PLANE_BYTES + box_chunk(fresh, i % EACH)) =
+            *(const uint4 *)(from + i / EACH * ROW_BYTES + i % EACH * 16);
+}
+
+// Zeros for the values that nobody sees, those before row `begin` and from `end` on, for a weight of 0 does not silence them.
+DEVICE void boxes_clear(uint8_t *slot, int32_t begin, int32_t end, int32_t lane)
+{
+    enum { EACH = HEAD / 8 };
 #pragma unroll 1
     for (int32_t i = lane; i < KEYS * EACH; i += WARP)
         if (i / EACH < begin || i / EACH >= end)
             *(uint4 *)(slot + PLANE_BYTES + box_chunk(i / EACH, i % EACH)) = make_uint4(0, 0, 0, 0);
+}
+
+// Both, where the tile has a new key (from not NULL).
+DEVICE void boxes_mend(uint8_t *slot, int32_t begin, int32_t end, int32_t fresh,
+                       const uint8_t *from, int32_t lane)
+{
+    __syncwarp();
+    if (from)
+        boxes_fresh(slot, fresh, from, lane);
+    boxes_clear(slot, begin, end, lane);
     bulk_fence(); // before the slot's next box
     __syncwarp();
 }

@@ -8,7 +8,7 @@
 //
 // Fourteen times as many products as f32 multiply-adds make it worth while. A number that is infinite or none has no rest:
 // scores of such keys and queries are made one by one, such values are added behind the product to the rows that see them.
-#include "src/kernels/attention/attention_tiles_rows_amx.h"
+#include "src/kernels/attention/attention_strips_rows_amx.h"
 
 weft__attention_fn weft__attention_F16_amx, weft__attention_F16_avx512;
 
@@ -65,40 +65,45 @@ INLINE __m512i gather_pair(const struct tiles *t, const uint16_t *a, const uint1
                            const bool tame)
 {
     __m512i largest = _mm512_setzero_si512();
-    for (int32_t i = 0; i < t->rows.call->v.dim; i += GROUP)
+    for (int32_t i = 0; i < t->rows.call->v.dim; i += GROUP, to += t->value_pair)
         VF32_UNROLL
-    for (int32_t h = 0; h < GROUP; h += 16, to += TILE_NUMBERS) {
+    for (int32_t h = 0; h < GROUP; h += 16) {
+        const int64_t place = to + h / 16 * TILE_NUMBERS;
         const uint16_t *x = a + i + h, *y = b + i + h;
         const struct parts parts = tame ? parts_of_f16(tame_sixteen(x), tame_sixteen(y))
                                         : parts_of_f16(load_sixteen(x), load_sixteen(y));
         if (h == 0)
             largest = largest_f16(largest_f16(largest, x), y);
-        _mm512_storeu_si512(t->values + to, parts.most);
-        _mm512_storeu_si512(t->values_rest + to, parts.rest);
+        _mm512_storeu_si512(t->values + place, parts.most);
+        _mm512_storeu_si512(t->values_rest + place, parts.rest);
     }
     return largest;
 }
 
-static __attribute__((noinline)) void
-gather_wild_pair(struct tiles *t, int32_t pair, const uint16_t *a, const uint16_t *b, int64_t to)
+static __attribute__((noinline)) void gather_wild_pair(struct tiles *t, int32_t first,
+                                                       int32_t second, const uint16_t *a,
+                                                       const uint16_t *b, int64_t to)
 {
     // Which of the two is looked at by its own.
-    t->wild |= (uint64_t)is_wild_f16(gather_pair(t, a, a, to, true)) << 2 * pair;
-    t->wild |= (uint64_t)is_wild_f16(gather_pair(t, b, b, to, true)) << (2 * pair + 1);
+    t->wild |= (uint64_t)is_wild_f16(gather_pair(t, a, a, to, true)) << first;
+    t->wild |= (uint64_t)is_wild_f16(gather_pair(t, b, b, to, true)) << second;
     gather_pair(t, a, b, to, true);
 }
 
-static void gather_values_f16(struct tiles *t)
+// The values of the block from element `start` of the tiles on; a pair is of keys that are next to each other, or 16 apart.
+INLINE void gather_values_f16(struct tiles *t, int64_t start, const bool apart)
 {
     const struct rows *s = &t->rows;
     const uint16_t *from = (const uint16_t *)(const void *)s->call->v.data;
     t->wild = 0;
     for (int32_t pair = 0; pair < PAIRS; pair++) {
-        const uint16_t *a = from + s->values_at[2 * pair], *b = from + s->values_at[2 * pair + 1];
-        const int64_t to = pair / 16 * (s->call->v.dim / 16) * TILE_NUMBERS + pair % 16 * 32;
+        const int32_t first = apart ? pair / 16 * 32 + pair % 16 : 2 * pair;
+        const int32_t second = first + (apart ? 16 : 1);
+        const uint16_t *a = from + s->values_at[first], *b = from + s->values_at[second];
+        const int64_t to = start + pair / 16 * t->value_half + pair % 16 * 32;
         ask_rows(t, t->eager ? 2 : 1);
         if (is_wild_f16(gather_pair(t, a, b, to, false)))
-            gather_wild_pair(t, pair, a, b, to);
+            gather_wild_pair(t, first, second, a, b, to);
     }
 }
 
@@ -138,25 +143,46 @@ static void score(struct tiles *t, int32_t b)
     tile_store(3, s->scores + 3 * TILE_SUMS);
 }
 
-// Scores that have to do with infinities or NaNs, one by one: 0 times one of them is what it is, but a part that is 0 is not
-// what the number is.
+// A score that has to do with infinities or NaNs: 0 times one of them is what it is, but a part that is 0 is not what the
+// number is.
+static float score_one(const struct rows *s, const float *q, int64_t at)
+{
+    const struct weft__attention_plane *k = &s->call->k;
+    const uint16_t *x = (const uint16_t *)(const void *)k->data + at;
+    double sum = 0;
+    for (int32_t i = 0; i < k->dim; i++)
+        sum += (double)weft__f16_to_f32(weft__f16_from_f32(q[i])) * weft__f16_to_f32(x[i]);
+    return (float)sum;
+}
+
 static __attribute__((noinline)) void score_wild(const struct tiles *t, int32_t b)
 {
     const struct rows *s = &t->rows;
-    const struct weft__attention_plane *k = &s->call->k;
     const int32_t end = s->rows - b * LANES < LANES ? s->rows - b * LANES : LANES;
     for (int32_t r = 0; r < end; r++) {
         float q[WEFT__ATTENTION_MAX_DIM];
         weft__attention_query(s->call, s->tile, b * LANES + r, q);
-        for (int32_t key = 0; key < BLOCK; key++) {
-            const uint16_t *x = (const uint16_t *)(const void *)k->data + s->at[key];
-            double sum = 0;
-            if (!t->wild_queries && !(t->wild_keys >> key & 1))
-                continue;
-            for (int32_t i = 0; i < k->dim; i++)
-                sum += (double)weft__f16_to_f32(weft__f16_from_f32(q[i])) * weft__f16_to_f32(x[i]);
-            s->scores[key * LANES + r] = (float)sum;
-        }
+        for (int32_t key = 0; key < BLOCK; key++)
+            if (t->wild_queries || t->wild_keys >> key & 1)
+                s->scores[key * LANES + r] = score_one(s, q, s->at[key]);
+    }
+}
+
+static __attribute__((noinline)) void score_wild_strip(const struct strips *t, int32_t strip,
+                                                       int32_t slot)
+{
+    const struct rows *s = &t->tiles.rows;
+    const int32_t end = (strip + 1) * STRIP < s->rows ? (strip + 1) * STRIP : s->rows;
+    for (int32_t r = strip * STRIP; r < end; r++) {
+        float q[WEFT__ATTENTION_MAX_DIM];
+        float *scores = s->scores + scores_at(r / LANES, slot) + r % LANES * LANES;
+        weft__attention_query(s->call, s->tile, r, q);
+        for (int32_t i = 0; s->call->scale < 0 && i < s->call->k.dim; i++)
+            q[i] = -q[i];
+        for (int32_t key = 0; key < BLOCK; key++)
+            if (t->tiles.wild_queries || t->wild_keys[slot] >> key & 1)
+                scores[key / 16 * TILE_SUMS + key % 16] =
+                    score_one(s, q, t->key_places[slot * BLOCK + key]);
     }
 }
 
@@ -218,11 +244,7 @@ static void attend_block(struct tiles *t)
     const struct rows *s = &t->rows;
     const bool mask = s->by_all != ~UINT64_C(0) || s->call->generic;
     const float scale = s->call->scale * LOG2E;
-    // Keys and values in parts are more than the first cache holds.
-    const bool late = s->blocks == 1;
     gather_keys_f16(t);
-    if (!late)
-        gather_values_f16(t);
     for (int32_t b = 0; b < s->blocks; b++) {
         score(t, b);
         if (t->wild_keys || t->wild_queries)
@@ -233,8 +255,8 @@ static void attend_block(struct tiles *t)
             weigh(t, b, scale, false, false, t->weight_rest);
         turn_weights(s->weight, t->weights);
         turn_weights(t->weight_rest, t->weights_rest);
-        if (late)
-            gather_values_f16(t);
+        // Keys and values in parts are more than the first cache holds.
+        gather_values_f16(t, 0, false);
         shrink_sums(s, b);
         add_values(t, b);
         if (t->wild)
@@ -242,6 +264,98 @@ static void attend_block(struct tiles *t)
     }
     ask_rows(t, ALL_ROWS);
     count_block(s, mask);
+}
+
+// Both parts of sixteen keys, to be turned.
+static void widen_sixteen(struct strips *t, int i)
+{
+    const struct rows *s = &t->tiles.rows;
+    const struct weft__attention_plane *k = &s->call->k;
+    for (int j = i * 16; j < (i + 1) * 16; j++) {
+        const uint16_t *from = (const uint16_t *)(const void *)k->data + s->at[j];
+        __m512i largest = _mm512_setzero_si512();
+        for (int32_t c = 0; c < k->dim; c += GROUP) {
+            const struct parts parts =
+                parts_of_f16(load_sixteen(from + c), load_sixteen(from + c + 16));
+            largest = largest_f16(largest, from + c);
+            _mm512_storeu_si512(t->staged + j % 16 * k->dim + c, parts.most);
+            _mm512_storeu_si512(t->staged_rest + j % 16 * k->dim + c, parts.rest);
+        }
+        t->tiles.wild_keys |= (uint64_t)is_wild_f16(largest) << j;
+    }
+}
+
+static void gather_slot(struct strips *t)
+{
+    const int64_t dim = t->tiles.rows.call->k.dim, steps = dim / GROUP;
+    for (int i = 0; i < SIXTEENS; i++) {
+        const int64_t to = place_of_sixteen(t, i);
+        ask_rows(&t->tiles, 16);
+        widen_sixteen(t, i);
+        turn_keys(t->staged, dim, steps, t->tiles.keys + to);
+        turn_keys(t->staged_rest, dim, steps, t->tiles.keys_rest + to);
+    }
+    gather_values_f16(&t->tiles, t->slots * HALVES * t->tiles.value_half, true);
+}
+
+INLINE void score_strip(const struct strips *t, int32_t strip, int32_t slot, int32_t sixteens,
+                        struct pending *beside)
+{
+    const struct rows *s = &t->tiles.rows;
+    const int64_t steps = s->call->k.dim / GROUP, next = steps * TILE_NUMBERS;
+    const uint16_t *k = t->tiles.keys + slot * SIXTEENS * next;
+    const uint16_t *k_rest = t->tiles.keys_rest + slot * SIXTEENS * next;
+    float *to = s->scores + scores_at(0, slot), *below = s->scores + scores_at(1, slot);
+    weigh_beside(beside, sixteens / 2 * steps);
+    for (int32_t j = 0; j < sixteens; j += 2) {
+        const uint16_t *q = t->q + strip * 2 * next, *q_rest = t->q_rest + strip * 2 * next;
+        SQUARE_BEGIN();
+        for (int64_t i = 0; i < steps; i++) {
+            LOAD_ROWS(q, q + next);
+            LOAD_COLUMNS(k, k + TILE_NUMBERS);
+            DOT_SQUARE();
+            LOAD_COLUMNS(k_rest, k_rest + TILE_NUMBERS);
+            DOT_SQUARE();
+            LOAD_ROWS(q_rest, q_rest + next);
+            DOT_SQUARE();
+            LOAD_COLUMNS(k, k + TILE_NUMBERS);
+            DOT_SQUARE();
+            weigh_due(t, beside, true);
+            q += TILE_NUMBERS, q_rest += TILE_NUMBERS;
+            k += 2 * TILE_NUMBERS, k_rest += 2 * TILE_NUMBERS;
+        }
+        SQUARE_STORE(to + j * TILE_SUMS, below + j * TILE_SUMS);
+    }
+    tiles_written();
+    if (t->tiles.wild_queries || t->wild_keys[slot])
+        score_wild_strip(t, strip, slot);
+}
+
+static __attribute__((noinline)) void add_strip(const struct strips *t, int32_t strip,
+                                                int32_t begin, int32_t end)
+{
+    const struct rows *s = &t->tiles.rows;
+    const int64_t pairs = s->call->v.dim / GROUP, half = MOST_HALVES * TILE_NUMBERS;
+    const int64_t first = begin * 2 * TILE_NUMBERS;
+    float *acc = sums_of(s, 2 * strip), *next = sums_of(s, 2 * strip + 1);
+    for (int64_t c = 0; c < pairs; c++, acc += 2 * TILE_SUMS, next += 2 * TILE_SUMS) {
+        const uint16_t *v = t->tiles.values + c * t->tiles.value_pair + first;
+        const uint16_t *v_rest = t->tiles.values_rest + c * t->tiles.value_pair + first;
+        SQUARE_LOAD(acc, next);
+        for (int64_t h = begin; h < end; h++) {
+            const uint16_t *w = t->tiles.weights + h * TILE_NUMBERS;
+            const uint16_t *w_rest = t->tiles.weights_rest + h * TILE_NUMBERS;
+            LOAD_ROWS(w, w + half);
+            LOAD_COLUMNS(v_rest, v_rest + TILE_NUMBERS);
+            DOT_SQUARE();
+            LOAD_COLUMNS(v, v + TILE_NUMBERS);
+            DOT_SQUARE();
+            LOAD_ROWS(w_rest, w_rest + half);
+            DOT_SQUARE();
+            v += 2 * TILE_NUMBERS, v_rest += 2 * TILE_NUMBERS;
+        }
+        SQUARE_STORE(acc, next);
+    }
 }
 
 // Few rows read keys once, in f32; soft-caps, ALiBi and heads that are no multiples of 32 are served there, too.
@@ -266,7 +380,11 @@ void weft__attention_F16_amx(const struct weft__attention_call *call,
         }
         n = alike(call, tiles + i, n);
         tiles_begin(16);
-        attend_tiles(call, tiles + i, n, attend_block);
+        if (weft__attention_rows(call, tiles + i) > LANES)
+            attend_strips(call, tiles + i, n,
+                          (struct strip_products){gather_slot, score_strip, add_strip}, true);
+        else
+            attend_tiles(call, tiles + i, n, attend_block);
         tiles_end();
     }
 }

@@ -331,6 +331,10 @@ static inline int64_t weft__attention_state_floats(int32_t v_dim)
     return (v_dim + 2 + 15) / 16 * 16;
 }
 
+// What the acc of a row is to be multiplied by, after its sink; negative: it saw nothing and is 0. Writes its LSE.
+float weft__attention_close(const struct weft__attention_call *call, int64_t token, int64_t head,
+                            float largest, float sum);
+
 // Delivers the state of row r of a tile.
 void weft__attention_finish(const struct weft__attention_call *call,
                             const struct weft__attention_tile *tile, int32_t row, float largest,

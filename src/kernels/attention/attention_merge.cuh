@@ -20,7 +20,7 @@ DEVICE bool state_store(const struct state *state, int32_t warp, int32_t lane, i
 {
     float nothing = 0; // 0 unless something is not finite
 #pragma unroll
-    for (int32_t i = 0; i < 2; i++) {
+    for (int32_t i = 0; i < STATE_EIGHTS; i++) {
         int32_t row = lane / 4 + 8 * i;
         float sum = warp_sum(state->sum[i], 4);
         if (row >= rows)

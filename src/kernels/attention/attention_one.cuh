@@ -28,12 +28,18 @@ DEVICE void tile_log2(const struct weft__attention_device_args *args, const stru
 #pragma unroll
     for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
-        for (int32_t i = 0; i < 4; i++) {
+        for (int32_t i = 0; i < 2 * STATE_EIGHTS; i++) {
             const float factor = FACTORS ? shared_factors()[lane / 4 + i / 2 * 8] : 1.0f;
             score[t][i] = score_log2(args, FACTORS ? score[t][i] * factor : score[t][i], 0, 0);
-            if (!whole && !sees(at, key0 + 8 * t + 2 * (lane % 4) + i % 2))
-                score[t][i] = NEGATIVE_INFINITY;
         }
+    if (whole)
+        return;
+#pragma unroll
+    for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+        for (int32_t i = 0; i < 2 * STATE_EIGHTS; i++)
+            if (!sees(at, key0 + 8 * t + 2 * (lane % 4) + i % 2))
+                score[t][i] = NEGATIVE_INFINITY;
 }
 
 #endif

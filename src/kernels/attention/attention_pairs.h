@@ -50,7 +50,7 @@ struct rows {
     float *order;                   // [LANES]: order_of_weights()
     float *key_scale, *value_scale; // as scores, of codes
     bool scaled;                    // are they needed?
-    uint64_t *seen;                 // [rows]: keys of the block
+    uint64_t *seen;                 // [rows], twice: keys of the block
     uint64_t by_all, by_some;       // of all rows
     // Keys that all rows see, and of which intervals say everything.
     struct weft__attention_span all;
@@ -110,7 +110,7 @@ static inline int64_t rows_bytes(int32_t rows, int32_t head_dim, int32_t v_dim)
     const int64_t blocks = row_blocks(rows), padded = blocks * LANES;
     const int64_t columns = groups_of(v_dim, CODE_GROUP) * CODE_GROUP;
     const int64_t pairs = groups_of(head_dim, CODE_GROUP) * (CODE_GROUP / 2);
-    const int64_t words = padded * (pairs + columns + PAIRS + 4 * (3 + 2) + 2) + 3 * BLOCK * LANES +
+    const int64_t words = padded * (pairs + columns + PAIRS + 4 * (3 + 2) + 4) + 3 * BLOCK * LANES +
                           columns + LANES + 4 * PLACES;
     return words * 4 + 64;
 }
@@ -140,7 +140,7 @@ static struct rows lay_out(const struct weft__attention_call *call,
     s.slope = take(&at, 4 * padded);
     s.own = take(&at, 4 * padded);
     s.order = take(&at, LANES);
-    s.seen = (uint64_t *)(void *)take(&at, 2 * padded);
+    s.seen = (uint64_t *)(void *)take(&at, 4 * padded);
     s.at = (int64_t *)(void *)take(&at, 2 * PLACES);
     s.values_at = (int64_t *)(void *)take(&at, 2 * PLACES);
     if (k->page_stride == v->page_stride && k->head_stride == v->head_stride &&

@@ -29,15 +29,15 @@ static inline int64_t heads_bytes(int32_t head_dim, int32_t v_dim)
 }
 
 // KV heads from that of the first tile on whose tiles may go together.
-static int32_t heads_of(const struct weft__attention_call *call,
-                        const struct weft__attention_tile *tiles, int32_t count)
+static inline int32_t heads_of(const struct weft__attention_call *call,
+                               const struct weft__attention_tile *tiles, int32_t count)
 {
     return weft__attention_heads_beside(call) ? heads_together(call, tiles, count) : 1;
 }
 
 // Tiles from the first on that go through one walk: 0, the first has no keys.
-static int32_t together(const struct weft__attention_call *call,
-                        const struct weft__attention_tile *tiles, int32_t count)
+static inline int32_t together(const struct weft__attention_call *call,
+                               const struct weft__attention_tile *tiles, int32_t count)
 {
     const int32_t n = alike(call, tiles, count), heads = n ? heads_of(call, tiles, n) : 1;
     return heads > 1 ? tiles_of_heads(call, tiles, n, heads) : n;

@@ -49,4 +49,21 @@ DEVICE struct piece piece_of_blocks(const float number[3][WEFT_SPLITS])
     return piece;
 }
 
+// The same by lanes that have a state each: lane w the largest and the sum of warp or block w of `count`, all lanes their columns of it
+// in value[w]. A weight is made once, and text that is found cold is short.
+template <int COUNT>
+DEVICE struct piece piece_of_lanes(int32_t lane, float2 state, const float value[COUNT])
+{
+    const float own = lane < COUNT ? state.x : NEGATIVE_INFINITY;
+    struct piece piece = {warp_max(own, WARP), 0, 0};
+    const float factor = weight_of(own, piece.largest);
+#pragma unroll
+    for (int32_t w = 0; w < COUNT; w++) {
+        const float by = __shfl_sync(0xffffffffu, factor, w);
+        piece.sum += by * __shfl_sync(0xffffffffu, state.y, w);
+        piece.value += by * value[w];
+    }
+    return piece;
+}
+
 #endif

@@ -31,27 +31,33 @@ static void narrow(const struct weft__attention_call *call, int64_t at, const fl
 }
 
 // A sink is one more score, without a value. Whichever is larger is what the others are weighed against.
-static void finish_row(const struct weft__attention_call *call, int64_t token, int64_t head,
-                       float largest, float sum, const float *acc)
+float weft__attention_close(const struct weft__attention_call *call, int64_t token, int64_t head,
+                            float largest, float sum)
 {
-    int64_t at = token * call->out_token_stride + head * call->out_head_stride;
-    float room[WEFT__ATTENTION_MAX_DIM], weight = 1;
-    float *y = call->out_dtype == WEFT_F32 ? (float *)call->out + at : room;
-    float sink = call->sinks ? call->sinks[head] * LOG2E : -INFINITY;
+    float weight = 1, sink = call->sinks ? call->sinks[head] * LOG2E : -INFINITY;
     if (sink > -INFINITY) {
         float before = largest;
         largest = sink > largest ? sink : largest;
         weight = before == largest ? 1 : exp2f(before - largest);
         sum = sum * weight + exp2f(sink - largest);
     }
-    float inverse = sum == 0 ? 0 : weight / sum;
-    for (int32_t i = 0; i < call->v.dim; i++)
-        y[i] = sum == 0 ? 0 : acc[i] * inverse;
-    if (y == room)
-        narrow(call, at, y);
     if (call->lse)
         call->lse[token * call->num_q_heads + head] =
             sum == 0 ? -INFINITY : LN2 * (largest + log2f(sum));
+    return sum == 0 ? -1 : weight / sum;
+}
+
+static void finish_row(const struct weft__attention_call *call, int64_t token, int64_t head,
+                       float largest, float sum, const float *acc)
+{
+    int64_t at = token * call->out_token_stride + head * call->out_head_stride;
+    float room[WEFT__ATTENTION_MAX_DIM];
+    float *y = call->out_dtype == WEFT_F32 ? (float *)call->out + at : room;
+    const float inverse = weft__attention_close(call, token, head, largest, sum);
+    for (int32_t i = 0; i < call->v.dim; i++)
+        y[i] = inverse < 0 ? 0 : acc[i] * inverse;
+    if (y == room)
+        narrow(call, at, y);
 }
 
 void weft__attention_finish(const struct weft__attention_call *call,

@@ -66,7 +66,8 @@ DEVICE void tile_scores(uint32_t queries, const struct queries *kept, const uint
     for (int32_t m = 0; m < ROW_SIXTEENS; m++)
 #pragma unroll
         for (int32_t i = 0; i < KEYS / 2; i++)
-            score[m][i / 4][i % 4] += low[m][i / 4][i % 4];
+            if (i % 4 / 2 < STATE_EIGHTS)
+                score[m][i / 4][i % 4] += low[m][i / 4][i % 4];
 }
 
 // Scores become weights exp2(score - largest), where `largest` may be SLACK behind; acc and sum follow it.
@@ -76,18 +77,18 @@ DEVICE void tile_weights(struct state *state, float score[KEYS / 8][4])
 #pragma unroll
     for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
-        for (int32_t i = 0; i < 4; i++)
+        for (int32_t i = 0; i < 2 * STATE_EIGHTS; i++)
             largest[i / 2] = fmaxf(largest[i / 2], score[t][i]);
 #pragma unroll
-    for (int32_t i = 0; i < 2; i++)
+    for (int32_t i = 0; i < STATE_EIGHTS; i++)
         largest[i] = warp_max(largest[i], 4);
     // Every row for itself: what a row's bits are does not depend on which others the tile has.
     const bool follows[2] = {largest[0] > state->largest[0] + SLACK,
-                             largest[1] > state->largest[1] + SLACK};
+                             STATE_EIGHTS > 1 && largest[1] > state->largest[1] + SLACK};
     if (__any_sync(0xffffffffu, follows[0] || follows[1])) {
         float factor[2];
 #pragma unroll
-        for (int32_t i = 0; i < 2; i++) {
+        for (int32_t i = 0; i < STATE_EIGHTS; i++) {
             factor[i] = follows[i] ? weight_of(state->largest[i], largest[i]) : 1.0f;
             state->largest[i] = follows[i] ? largest[i] : state->largest[i];
             state->sum[i] *= factor[i];
@@ -95,11 +96,12 @@ DEVICE void tile_weights(struct state *state, float score[KEYS / 8][4])
 #pragma unroll
         for (int32_t t = 0; t < STATE_DIM / 8; t++)
 #pragma unroll
-            for (int32_t i = 0; i < 4; i++)
+            for (int32_t i = 0; i < 2 * STATE_EIGHTS; i++)
                 state->acc[t][i] *= factor[i / 2];
     }
 #pragma unroll
-    for (int32_t i = 0; i < 2; i++) // a row that has seen nothing: weights of 0, not of NaN
+    for (int32_t i = 0; i < STATE_EIGHTS;
+         i++) // a row that has seen nothing: weights of 0, not of NaN
         largest[i] =
             state->largest[i] == NEGATIVE_INFINITY ? 0.0f : state->largest[i] - WEIGHT_OFFSET;
     float sum[2] = {0,
@@ -108,17 +110,24 @@ DEVICE void tile_weights(struct state *state, float score[KEYS / 8][4])
     for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
         for (int32_t i = 0; i < 4; i++) {
-            score[t][i] = weight_exp2(score[t][i] - largest[i / 2]);
+            score[t][i] = i / 2 < STATE_EIGHTS ? weight_exp2(score[t][i] - largest[i / 2]) : 0;
             sum[i / 2] += score[t][i];
         }
-    state->sum[0] += sum[0], state->sum[1] += sum[1];
+#pragma unroll
+    for (int32_t i = 0; i < STATE_EIGHTS; i++)
+        state->sum[i] += sum[i];
 }
 
-DEVICE void tile_values(const uint8_t *slot, int32_t lane,
-                        const float weight[ROW_SIXTEENS][KEYS / 8][4],
-                        struct state state[ROW_SIXTEENS], int32_t column0 = 0)
+// The lane's row of the values of a tile.
+DEVICE uint32_t values_row(const uint8_t *slot, int32_t lane)
 {
-    const uint32_t v_row = tile_row(shared_address(slot + PLANE_BYTES), lane % 16, lane / 16);
+    return tile_row(shared_address(slot + PLANE_BYTES), lane % 16, lane / 16);
+}
+
+// Sixteens of columns from `first` of the row on.
+DEVICE void values_add(uint32_t v_row, const float weight[ROW_SIXTEENS][KEYS / 8][4],
+                       struct state state[ROW_SIXTEENS], int32_t first)
+{
 #pragma unroll
     for (int32_t t = 0; t < KEYS / 8; t += 2) {
         uint32_t p[ROW_SIXTEENS][WEFT_PARTS][4];
@@ -128,8 +137,7 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane,
 #pragma unroll
         for (int32_t i = 0; i < STATE_DIM / 8; i += 2) {
             uint32_t v[4];
-            load_matrix_4_transposed(v, tile_piece(v_row, column0 / 16 + i / 2) +
-                                            t * 8 * TILE_ROW_BYTES);
+            load_matrix_4_transposed(v, tile_piece(v_row, first + i / 2) + t * 8 * TILE_ROW_BYTES);
 #pragma unroll
             for (int32_t m = 0; m < ROW_SIXTEENS; m++) {
 #if WEFT_PARTS == 1
@@ -149,6 +157,13 @@ DEVICE void tile_values(const uint8_t *slot, int32_t lane,
             }
         }
     }
+}
+
+DEVICE void tile_values(const uint8_t *slot, int32_t lane,
+                        const float weight[ROW_SIXTEENS][KEYS / 8][4],
+                        struct state state[ROW_SIXTEENS], int32_t column0 = 0)
+{
+    values_add(values_row(slot, lane), weight, state, column0 / 16);
 }
 
 #endif

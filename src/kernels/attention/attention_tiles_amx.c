@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Attention over caches of bf16 and of codes of a byte on the tiles of AMX. Queries are bf16, codes become it,
 // weights are rounded to it, sums are f32, as in attention_pairs_avx512bf16.c, which serves soft-caps, ALiBi
-// and heads that are no multiples of 32. A tile has 16 rows; few read keys once, which is faster than the
-// tiles' gathering: in f32, or in integers (takes_few()).
+// and heads that are no multiples of 32. A tile of AMX has 16 rows: up to 16 are attention_few_amx.c's, but for few rows of
+// bf16, which are faster in f32, and more go in strips of 32 (attention_strips_amx.h).
 //
 //      score[16 keys][16 rows]     =  key[16 keys][32 elements] * q[16 pairs of elements][16 rows]
 //      acc[16 rows][16 columns]   +=  weight[16 rows][32 keys] * value[16 pairs of keys][16 columns]
 //
 // Scores leave with rows as lanes, so that the softmax goes through a block without looking across lanes; its
-// weights are turned once. For 16 rows and 64 keys of 64 elements both products take 256 clocks, the
-// exponentials some 500.
+// weights are turned once.
 #include "src/kernels/attention/attention_int8.h"
-#include "src/kernels/attention/attention_tiles_rows_amx.h"
+#include "src/kernels/attention/attention_strips_rows_amx.h"
 
 weft__attention_scratch_fn weft__attention_scratch_amx, weft__attention_scratch_avx512;
 
@@ -20,7 +19,9 @@ int64_t weft__attention_scratch_amx(int32_t rows, int32_t head_dim, int32_t v_di
     const int64_t bytes =
         bytes_of_rows(rows, head_dim, v_dim) + bytes_of_tiles(rows, head_dim, v_dim);
     const int64_t few = weft__attention_scratch_avx512(rows, head_dim, v_dim);
-    return bytes > few ? bytes : few;
+    const int64_t strips = bytes_of_strips(rows, head_dim, v_dim);
+    const int64_t most = bytes > few ? bytes : few;
+    return most > strips ? most : strips;
 }
 
 static void score(struct tiles *t, int32_t b)
@@ -28,21 +29,21 @@ static void score(struct tiles *t, int32_t b)
     const struct rows *s = &t->rows;
     const int64_t steps = s->call->k.dim / GROUP;
     const uint32_t *q = s->q + (int64_t)b * s->pairs * LANES;
-    const struct sixteen *k = t->sixteens;
+    const uint16_t *keys = t->keys;
     tile_zero(0);
     tile_zero(1);
     tile_zero(2);
     tile_zero(3);
-    for (int64_t i = 0; i < steps; i++, q += TILE_SUMS) {
+    for (int64_t i = 0; i < steps; i++, q += TILE_SUMS, keys += TILE_NUMBERS) {
         ask_rows(t, ASK_ROWS);
         tile_load(6, q, TILE_ROW_BYTES);
-        tile_load(4, k[0].at + i * k[0].step, k[0].stride_bytes);
+        tile_load(4, keys, TILE_ROW_BYTES);
         tile_dot_bf16(0, 4, 6);
-        tile_load(5, k[1].at + i * k[1].step, k[1].stride_bytes);
+        tile_load(5, keys + steps * TILE_NUMBERS, TILE_ROW_BYTES);
         tile_dot_bf16(1, 5, 6);
-        tile_load(4, k[2].at + i * k[2].step, k[2].stride_bytes);
+        tile_load(4, keys + 2 * steps * TILE_NUMBERS, TILE_ROW_BYTES);
         tile_dot_bf16(2, 4, 6);
-        tile_load(5, k[3].at + i * k[3].step, k[3].stride_bytes);
+        tile_load(5, keys + 3 * steps * TILE_NUMBERS, TILE_ROW_BYTES);
         tile_dot_bf16(3, 5, 6);
     }
     tile_store(0, s->scores);
@@ -124,6 +125,61 @@ static void attend_block(struct tiles *t)
     count_block(s, mask);
 }
 
+INLINE void score_strip(const struct strips *t, int32_t strip, int32_t slot, int32_t sixteens,
+                        struct pending *beside)
+{
+    const struct rows *s = &t->tiles.rows;
+    const int64_t steps = s->call->k.dim / GROUP, next = steps * TILE_NUMBERS;
+    const uint16_t *q = t->q + strip * 2 * next, *k = t->tiles.keys + slot * SIXTEENS * next;
+    float *to = s->scores + scores_at(0, slot), *below = s->scores + scores_at(1, slot);
+    weigh_beside(beside, sixteens / 2 * steps);
+    for (int32_t j = 0; j < sixteens; j += 2) {
+        SQUARE_BEGIN();
+        for (int64_t i = 0; i < steps; i++, k += 2 * TILE_NUMBERS) {
+            LOAD_ROWS(q + i * TILE_NUMBERS, q + next + i * TILE_NUMBERS);
+            LOAD_COLUMNS(k, k + TILE_NUMBERS);
+            DOT_SQUARE();
+            weigh_due(t, beside, false);
+        }
+        SQUARE_STORE(to + j * TILE_SUMS, below + j * TILE_SUMS);
+    }
+}
+
+static __attribute__((noinline)) void add_strip(const struct strips *t, int32_t strip,
+                                                int32_t begin, int32_t end)
+{
+    const struct rows *s = &t->tiles.rows;
+    const uint16_t *w = t->tiles.weights, *below = w + MOST_HALVES * TILE_NUMBERS;
+    const int64_t pairs = s->call->v.dim / GROUP;
+    float *acc = sums_of(s, 2 * strip), *next = sums_of(s, 2 * strip + 1);
+    for (int64_t c = 0; c < pairs; c++, acc += 2 * TILE_SUMS, next += 2 * TILE_SUMS) {
+        const uint16_t *v = t->tiles.values + c * t->tiles.value_pair + begin * 2 * TILE_NUMBERS;
+        SQUARE_LOAD(acc, next);
+        for (int64_t h = begin; h < end; h++, v += 2 * TILE_NUMBERS) {
+            LOAD_ROWS(w + h * TILE_NUMBERS, below + h * TILE_NUMBERS);
+            LOAD_COLUMNS(v, v + TILE_NUMBERS);
+            DOT_SQUARE();
+        }
+        SQUARE_STORE(acc, next);
+    }
+}
+
+INLINE void gather_slot_of(struct strips *t, weft_dtype kv)
+{
+    gather_strip_keys(t, kv);
+    gather_values_to(&t->tiles, kv, t->tiles.values + t->slots * HALVES * t->tiles.value_half);
+}
+
+static void gather_slot(struct strips *t)
+{
+    switch (t->tiles.rows.call->k.dtype) {
+    case WEFT_INT8: gather_slot_of(t, WEFT_INT8); break;
+    case WEFT_FP8_E4M3: gather_slot_of(t, WEFT_FP8_E4M3); break;
+    case WEFT_FP8_E5M2: gather_slot_of(t, WEFT_FP8_E5M2); break;
+    default: gather_slot_of(t, WEFT_BF16);
+    }
+}
+
 weft__attention_fn weft__attention_BF16_avx512bf16, weft__attention_INT8_avx512bf16,
     weft__attention_FP8_E4M3_avx512bf16, weft__attention_FP8_E5M2_avx512bf16,
     weft__attention_BF16_avx512, weft__attention_ANY_avx512;
@@ -152,6 +208,8 @@ static weft__attention_fn *pairs_for(weft_dtype kv)
     default: return weft__attention_BF16_avx512bf16;
     }
 }
+
+enum { BF16_F32_ROWS = 4 };
 
 // Are few rows faster in f32? vdpbf16ps is issued once in two clocks here, and tiles want 16 rows.
 static bool takes_few(const struct weft__attention_call *call, int32_t rows)
@@ -183,7 +241,10 @@ static void attend_on_tiles(const struct weft__attention_call *call,
     tiles_begin(16);
     for (int32_t n, i = 0; i < count; i += n) {
         n = alike(call, tiles + i, count - i);
-        if (n > 0)
+        if (n > 0 && weft__attention_rows(call, tiles + i) > LANES)
+            attend_strips(call, tiles + i, n,
+                          (struct strip_products){gather_slot, score_strip, add_strip}, false);
+        else if (n > 0)
             attend_tiles(call, tiles + i, n, attend_block);
         else
             pairs_for(call->k.dtype)(call, tiles + i, 1), n = 1;
@@ -194,16 +255,16 @@ static void attend_on_tiles(const struct weft__attention_call *call,
 // Are tiles of so many rows done by tiles of AMX that are as wide (attention_few_amx.c)?
 static bool is_few_on_tiles(const struct weft__attention_call *call, int32_t rows)
 {
-    return rows <= WEFT__ATTENTION_FEW_ROWS && is_code(call->k.dtype) &&
-           call->k.dtype != WEFT_INT8 && !takes_few(call, rows) && call->k.dim % GROUP == 0 &&
-           call->softcap <= 0 && !call->alibi_slopes;
+    return rows <= 16 && !(call->k.dtype == WEFT_BF16 && rows <= BF16_F32_ROWS) &&
+           call->k.dim % GROUP == 0 && call->v.dim % GROUP == 0 && call->softcap <= 0 &&
+           !call->alibi_slopes;
 }
 
 // The first tiles that are alike, or one without keys. Returns how many.
 static int32_t attend_few_on_tiles(const struct weft__attention_call *call,
                                    const struct weft__attention_tile *tiles, int32_t count)
 {
-    const int32_t n = weft__attention_codes_few(call, tiles, count);
+    const int32_t n = weft__attention_few_on_tiles(call, tiles, count);
     if (n > 0)
         return n;
     pairs_for(call->k.dtype)(call, tiles, 1);

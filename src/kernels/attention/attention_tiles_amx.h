@@ -20,12 +20,10 @@ enum {
 struct tiles {
     struct rows rows;
     struct code_table table;
-    uint16_t *keys;  // [sixteen of keys][32 elements][16][32]
-    struct sixteen { // where the tiles of 16 keys lie: there, or in the cache
-        const uint16_t *at;
-        int64_t stride_bytes, step; // from key to key; elements from tile to tile
-    } sixteens[SIXTEENS];
-    uint16_t *values;  // [32 keys][16 columns][16 pairs][16][2]
+    uint16_t *keys;   // [sixteen of keys][32 elements][16][32]
+    uint16_t *values; // [32 keys][16 columns][16 pairs][16][2]
+    int64_t value_half,
+        value_pair;    // elements from 32 keys to the next, from two tiles of columns to the next
     uint16_t *weights; // [32 keys][16 rows][32]
     // Keys whose values have infinities or NaNs that some rows do not see: zeros in `values`.
     uint64_t wild;
@@ -66,6 +64,8 @@ static struct tiles lay_out_tiles(const struct weft__attention_call *call,
     t.keys = (uint16_t *)(void *)((char *)tile->scratch +
                                   bytes_of_rows(t.rows.rows, call->k.dim, call->v.dim));
     t.values = t.keys + (int64_t)BLOCK * call->k.dim;
+    t.value_half = call->v.dim / 16 * TILE_NUMBERS;
+    t.value_pair = 2 * TILE_NUMBERS;
     t.weights = t.values + (int64_t)BLOCK * call->v.dim;
     t.keys_rest = t.weights + HALVES * TILE_NUMBERS;
     t.values_rest = t.keys_rest + (int64_t)BLOCK * call->k.dim;
@@ -114,25 +114,12 @@ INLINE void load_row(const struct tiles *t, weft_dtype kv,
     x[1] = column + GROUP < plane->dim ? _mm512_loadu_si512(from + GROUP) : x[0];
 }
 
-// Keys of bf16 are read where they lie if that is once: many blocks of rows find them closer together.
 INLINE void gather_keys(struct tiles *t, weft_dtype kv)
 {
     const struct rows *s = &t->rows;
-    const struct weft__attention_plane *k = &s->call->k;
-    const int64_t steps = k->dim / GROUP;
-    for (int i = 0; i < SIXTEENS; i++) {
-        const bool direct =
-            !is_code(kv) && s->blocks == 1 && in_a_row(s->at + i * 16, k->token_stride);
-        t->sixteens[i] =
-            direct ? (struct sixteen){(const uint16_t *)(const void *)k->data + s->at[i * 16],
-                                      2 * k->token_stride, GROUP}
-                   : (struct sixteen){t->keys + i * steps * TILE_NUMBERS, TILE_ROW_BYTES,
-                                      TILE_NUMBERS};
-    }
+    const int64_t steps = s->call->k.dim / GROUP;
     for (int32_t j = 0; j < BLOCK; j++) {
         uint16_t *to = t->keys + j / 16 * steps * TILE_NUMBERS + j % 16 * 32;
-        if (t->sixteens[j / 16].step == GROUP)
-            continue;
         ask_rows(t, t->eager || j % 2);
         for (int64_t i = 0; i < steps; i += 2) {
             __m512i x[2];
@@ -157,19 +144,19 @@ INLINE __m512i numbers_of(struct tiles *t, int32_t key, __m512i x)
 }
 
 // Past the block's last value, that again, which no row sees.
-INLINE void gather_values(struct tiles *t, weft_dtype kv)
+INLINE void gather_values_to(struct tiles *t, weft_dtype kv, uint16_t *values)
 {
     const struct rows *s = &t->rows;
     const int32_t dim = s->call->v.dim;
     t->wild = 0;
     for (int32_t pair = 0; pair < PAIRS; pair++) {
-        uint16_t *to = t->values + pair / 16 * (dim / 16) * TILE_NUMBERS + pair % 16 * 32;
+        uint16_t *to = values + pair / 16 * t->value_half + pair % 16 * 32;
         ask_rows(t, t->eager || !is_code(kv) ? 2 : 1);
         for (int32_t i = 0; i < dim; i += 2 * GROUP) {
             __m512i even[2], odd[2];
             load_row(t, kv, &s->call->v, s->values_at[2 * pair], i, even);
             load_row(t, kv, &s->call->v, s->values_at[2 * pair + 1], i, odd);
-            for (int h = 0; h < 2 && i + h * GROUP < dim; h++, to += 2 * TILE_NUMBERS) {
+            for (int h = 0; h < 2 && i + h * GROUP < dim; h++, to += t->value_pair) {
                 const __m512i a = numbers_of(t, 2 * pair, even[h]);
                 const __m512i b = numbers_of(t, 2 * pair + 1, odd[h]);
                 _mm512_storeu_si512(to, _mm512_unpacklo_epi16(a, b));
@@ -177,6 +164,11 @@ INLINE void gather_values(struct tiles *t, weft_dtype kv)
             }
         }
     }
+}
+
+INLINE void gather_values(struct tiles *t, weft_dtype kv)
+{
+    gather_values_to(t, kv, t->values);
 }
 
 static inline void gather(struct tiles *t)
@@ -235,49 +227,12 @@ static inline bool divide_query(const float *wide, int32_t dim, uint16_t *most, 
     return wild != 0;
 }
 
-// Rows of pairs, from[row][pairs], as attention_pairs.h lays queries for 16 rows.
-static void turn_queries(const uint16_t *from, int32_t pairs, uint32_t *to)
-{
-    for (int32_t i = 0; i < pairs; i += LANES) {
-        vf32 turned[LANES];
-        vf32_load_transposed((const float *)(const void *)from + i, pairs, turned);
-        for (int n = 0; n < LANES; n++)
-            vf32_store((float *)(void *)to + (i + n) * LANES, turned[n]);
-    }
-}
-
 // A query rounded to bf16.
 static inline void round_query(const float *wide, int32_t dim, uint16_t *to)
 {
     for (int32_t i = 0; i < dim; i += GROUP)
         _mm512_storeu_si512(
             to + i, (__m512i)_mm512_cvtne2ps_pbh(vf32_load(wide + i + LANES), vf32_load(wide + i)));
-}
-
-// Queries of a tile, 16 rows at a time, through `keys`.
-static void take_queries(struct tiles *t)
-{
-    const struct rows *s = &t->rows;
-    const int32_t dim = s->call->k.dim;
-    const bool two = s->call->k.dtype == WEFT_F16;
-    t->wild_queries = false;
-    for (int32_t b = 0; b < s->blocks; b++) {
-        const int64_t at = (int64_t)b * s->pairs * LANES;
-        memset(t->keys, 0, (size_t)(LANES * dim) * sizeof *t->keys);
-        memset(t->keys_rest, 0, two ? (size_t)(LANES * dim) * sizeof *t->keys : 0);
-        for (int32_t r = b * LANES; r < s->rows && r < (b + 1) * LANES; r++) {
-            float wide[WEFT__ATTENTION_MAX_DIM];
-            weft__attention_query(s->call, s->tile, r, wide);
-            const int32_t to = r % LANES * dim;
-            if (two)
-                t->wild_queries |= divide_query(wide, dim, t->keys + to, t->keys_rest + to);
-            else
-                round_query(wide, dim, t->keys + to);
-        }
-        turn_queries(t->keys, s->pairs, s->q + at);
-        if (two)
-            turn_queries(t->keys_rest, s->pairs, t->q_rest + at);
-    }
 }
 
 static inline float value_at(const struct rows *s, int32_t key, int32_t column)
@@ -293,26 +248,6 @@ static inline float value_at(const struct rows *s, int32_t key, int32_t column)
     }
 }
 
-// The next block of keys that rows of `lanes` at a time see or not, at a tile's first with its queries. False:
-// there is none.
-static bool begin_block(struct tiles *t, struct blocks *blocks, const int lanes)
-{
-    struct rows *s = &t->rows;
-    if (!next_of(s, blocks))
-        return false;
-    t->asked = s->call->ahead ? 0 : ALL_ROWS;
-    if (begins_tile(s->block)) {
-        const bool loaded = same_rows(s->tile, s->block->tile);
-        s->tile = s->block->tile;
-        if (!loaded)
-            take_queries(t);
-        open_rows(s, lanes);
-        s->all = seen_by_all(s);
-    }
-    look(s);
-    return true;
-}
-
 static void count_block(const struct rows *s, bool mask)
 {
     uint64_t blocks = 0;
@@ -321,9 +256,9 @@ static void count_block(const struct rows *s, bool mask)
     weft__attention_count(s->call, blocks, mask ? blocks : 0);
 }
 
-// Few rows (attention_few_amx.c): does the first of the tiles and those after it that are alike. Returns how
-// many; 0: the first has no keys, or more than WEFT__ATTENTION_FEW_ROWS rows.
-int32_t weft__attention_codes_few(const struct weft__attention_call *call,
-                                  const struct weft__attention_tile *tiles, int32_t count);
+// Up to 16 rows (attention_few_amx.c): does the first of the tiles and those after it that are alike. Returns how
+// many; 0: the first has no keys, or more rows.
+int32_t weft__attention_few_on_tiles(const struct weft__attention_call *call,
+                                     const struct weft__attention_tile *tiles, int32_t count);
 
 #endif

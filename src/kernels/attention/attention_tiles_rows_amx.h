@@ -155,24 +155,86 @@ static __attribute__((noinline)) void add_wild(const struct tiles *t, int32_t b)
         }
 }
 
+// Columns [i, i + 32) of a row's results in their order.
+INLINE void load_columns(const struct rows *s, int32_t row, int32_t i, __m512 x[2])
+{
+    const float *acc = sums_of(s, row / LANES) + row % LANES * LANES + i / GROUP * 2 * TILE_SUMS;
+    const __m512 low = vf32_load(acc), high = vf32_load(acc + TILE_SUMS);
+    x[0] = low, x[1] = high;
+    if (s->call->v.dtype == WEFT_F16) // two keys are put beside each other column by column
+        return;
+    const __m512 first = _mm512_shuffle_f32x4(low, high, 0x44);
+    const __m512 second = _mm512_shuffle_f32x4(low, high, 0xee);
+    x[0] = _mm512_shuffle_f32x4(first, first, 0xd8);
+    x[1] = _mm512_shuffle_f32x4(second, second, 0xd8);
+}
+
 static void store_row(const struct rows *s, int32_t row)
 {
-    const float *acc = sums_of(s, row / LANES) + row % LANES * LANES;
-    const bool in_order =
-        s->call->v.dtype == WEFT_F16; // two keys are put beside each other column by column
-    for (int32_t i = 0; i < s->call->v.dim; i += GROUP, acc += 2 * TILE_SUMS) {
-        const __m512 low = vf32_load(acc), high = vf32_load(acc + TILE_SUMS);
-        if (in_order) {
-            vf32_store(s->row + i, low);
-            vf32_store(s->row + i + LANES, high);
-            continue;
-        }
-        const __m512 first = _mm512_shuffle_f32x4(low, high, 0x44);
-        const __m512 second = _mm512_shuffle_f32x4(low, high, 0xee);
-        vf32_store(s->row + i, _mm512_shuffle_f32x4(first, first, 0xd8));
-        vf32_store(s->row + i + LANES, _mm512_shuffle_f32x4(second, second, 0xd8));
+    for (int32_t i = 0; i < s->call->v.dim; i += GROUP) {
+        __m512 x[2];
+        load_columns(s, row, i, x);
+        vf32_store(s->row + i, x[0]);
+        vf32_store(s->row + i + LANES, x[1]);
     }
     weft__attention_finish(s->call, s->tile, row, s->largest[row], s->sum[row], s->row);
+}
+
+// Rows of pairs, from[row][pairs], as attention_pairs.h lays queries for 16 rows.
+static void turn_queries(const uint16_t *from, int32_t pairs, uint32_t *to)
+{
+    for (int32_t i = 0; i < pairs; i += LANES) {
+        vf32 turned[LANES];
+        vf32_load_transposed((const float *)(const void *)from + i, pairs, turned);
+        for (int n = 0; n < LANES; n++)
+            vf32_store((float *)(void *)to + (i + n) * LANES, turned[n]);
+    }
+}
+
+// Queries of a tile, 16 rows at a time, through `keys`.
+static void take_queries(struct tiles *t)
+{
+    const struct rows *s = &t->rows;
+    const int32_t dim = s->call->k.dim;
+    const bool two = s->call->k.dtype == WEFT_F16;
+    t->wild_queries = false;
+    for (int32_t b = 0; b < s->blocks; b++) {
+        const int64_t at = (int64_t)b * s->pairs * LANES;
+        memset(t->keys, 0, (size_t)(LANES * dim) * sizeof *t->keys);
+        memset(t->keys_rest, 0, two ? (size_t)(LANES * dim) * sizeof *t->keys : 0);
+        for (int32_t r = b * LANES; r < s->rows && r < (b + 1) * LANES; r++) {
+            float wide[WEFT__ATTENTION_MAX_DIM];
+            weft__attention_query(s->call, s->tile, r, wide);
+            const int32_t to = r % LANES * dim;
+            if (two)
+                t->wild_queries |= divide_query(wide, dim, t->keys + to, t->keys_rest + to);
+            else
+                round_query(wide, dim, t->keys + to);
+        }
+        turn_queries(t->keys, s->pairs, s->q + at);
+        if (two)
+            turn_queries(t->keys_rest, s->pairs, t->q_rest + at);
+    }
+}
+
+// The next block of keys that rows of `lanes` at a time see or not, at a tile's first with its queries. False:
+// there is none.
+static bool begin_block(struct tiles *t, struct blocks *blocks, const int lanes)
+{
+    struct rows *s = &t->rows;
+    if (!next_of(s, blocks))
+        return false;
+    t->asked = s->call->ahead ? 0 : ALL_ROWS;
+    if (begins_tile(s->block)) {
+        const bool loaded = same_rows(s->tile, s->block->tile);
+        s->tile = s->block->tile;
+        if (!loaded)
+            take_queries(t);
+        open_rows(s, lanes);
+        s->all = seen_by_all(s);
+    }
+    look(s);
+    return true;
 }
 
 // `count` tiles of as many rows, each with keys; attend(): what becomes of a block that some rows see.

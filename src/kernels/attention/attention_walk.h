@@ -68,15 +68,6 @@ static void fill_block(struct cursor *cursor, int64_t *at, int32_t n)
         at[i] = n > 0 ? at[n - 1] : last;
 }
 
-// Do sixteen rows lie one behind the other, `stride` elements apart?
-static inline bool in_a_row(const int64_t *at, int64_t stride)
-{
-    for (int i = 1; i < 16; i++)
-        if (at[i] - at[i - 1] != stride)
-            return false;
-    return true;
-}
-
 // A block of keys on its way through the window.
 struct block {
     const struct weft__attention_tile *tile;

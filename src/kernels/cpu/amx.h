@@ -60,8 +60,10 @@ static inline void tiles_end(void)
 }
 
 // Macros, as a tile's number is part of the instruction. `stride` is the bytes from row to row.
-#define tile_zero(tile)                   _tile_zero(tile)
-#define tile_load(tile, from, stride)     _tile_loadd(tile, from, stride)
+#define tile_zero(tile)               _tile_zero(tile)
+#define tile_load(tile, from, stride) _tile_loadd(tile, from, stride)
+#define tile_load_once(tile, from, stride)                                                         \
+    _tile_stream_loadd(tile, from, stride) // not for the first cache
 #define tile_store(tile, to)              _tile_stored(tile, to, TILE_ROW_BYTES)
 #define tile_store_rows(tile, to, stride) _tile_stored(tile, to, stride)
 #define tile_dot_bf16(c, a, b)            _tile_dpbf16ps(c, a, b)
@@ -95,6 +97,11 @@ static inline void tile_load(int tile, const void *from, int64_t stride)
     for (int row = 0; row < standin_shapes.rows[tile]; row++)
         memcpy(standin_tiles[tile][row], (const char *)from + row * stride,
                standin_shapes.row_bytes[tile]);
+}
+
+static inline void tile_load_once(int tile, const void *from, int64_t stride)
+{
+    tile_load(tile, from, stride);
 }
 
 static inline void tile_store_rows(int tile, void *to, int64_t stride)

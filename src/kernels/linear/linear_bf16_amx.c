@@ -8,11 +8,14 @@
 //      acc[x][w]          16 rows of W x 16 rows of X: a sum of its own of a chunk, turned when it is stored, with the
 //                         last chunk
 //
-// A chunk of W and the rows of X come from the second-level cache. Sums stay in tiles for a chunk of 1024
-// columns: shorter chunks of W would lie in the first cache, but sums that are loaded and stored for each cost
-// more than that gives (NOTES.md). The next chunk is asked for meanwhile, a few lines at a time, as a burst
-// would take all line buffers of the core. Two tiles of W by two of X make four sums: a tile that is loaded is
-// multiplied twice.
+// Two tiles of W by two of X make four sums: a tile that is loaded is multiplied twice. The next rows of W are asked for
+// meanwhile, a few lines at a time, as a burst would take all line buffers of the core. There are two ways:
+//
+//      long chunks    of 1024 columns, whose sums stay in tiles. W and X come from the second-level cache: where rows of X
+//                     are so few that all of their columns stay there
+//      short chunks   of 384, whose W stays in the first-level cache, two panels of it: one is multiplied while vectors make
+//                     tiles of the next. X passes by it from the second-level cache with loads that leave the first alone, and
+//                     stays there while the panels of a part pass; sums are added in vectors
 #include "src/kernels/cpu/amx.h"
 #include "src/kernels/linear/linear_bf16_avx512.h"
 #include "src/kernels/linear/linear_store.h"
@@ -23,18 +26,24 @@ enum {
     STEP = 32,            // columns of a tile
     CHUNK = 1024,         // columns whose products are a sum of their own
     STEPS = CHUNK / STEP, // in a chunk
+    SHORT = 384,          // columns of a chunk that stays in the first cache
     X_ROWS = 32,          // of X that meet a panel at a time
     TILE_COLS = 512,      // rows of X that share a panel
     PART_PANELS =
         8, // that a chunk of these passes by, where not all of their columns stay in the cache
     TILE_ELEMS = 16 * STEP, // bf16 of a tile
-    X_BYTES = 1280 * 1024,  // of rows of X that stay in the second-level cache
-    AHEAD = 4 * STEP,       // columns of X that are asked for ahead when it is narrowed
+    HALF = 8 * 16,          // sums of half a tile
+    HALVES = X_ROWS / 16 * SIXTEENS * 2,
+    AHEAD = 4 * STEP, // columns of X that are asked for ahead when it is narrowed
 };
 
 struct panel {
-    _Alignas(64) uint16_t w[SIXTEENS][STEPS][16][STEP];
-    float acc[2][X_ROWS / 16][SIXTEENS][16][16]; // of one block of X, and of the one before
+    union {
+        _Alignas(64) uint16_t w[SIXTEENS][STEPS][16][STEP];
+        _Alignas(64) uint16_t by_turns[2][SIXTEENS][SHORT / STEP][16]
+                                      [STEP]; // of short chunks, and of those that come next
+    };
+    float acc[X_ROWS / 16][SIXTEENS][16][16]; // of one block of X
     float total[PART_PANELS][TILE_COLS / 16][SIXTEENS][16]
                [16]; // of the chunks, where there are more
 };
@@ -119,42 +128,71 @@ WEFT__INLINE void ask_ahead(struct ahead *ahead)
     }
 }
 
-// A block of X whose products are in p->acc[buffer]: its sums are added to the totals, or are stored.
+// A block of X by a panel whose products tiles have stored: those of the first chunk of several are totals, others are in
+// p->acc and are added to the totals, or are stored with the last chunk.
 struct block {
-    int32_t buffer, left;             // tiles that are left to do
+    int32_t left;                     // halves of tiles that are to be done
     float (*total)[SIXTEENS][16][16]; // of its first sixteen rows of X
     int64_t row, last;
     int32_t col, cols; // of X, at most X_ROWS
     bool begins, ends; // the totals
 };
 
-// The next tile of a block.
-static void finish_tile(const struct weft__linear_call *call, struct panel *p, struct block *b)
+WEFT__INLINE float (*sums_of(struct panel *p, const struct block *b))[SIXTEENS][16][16]
 {
-    const int32_t tile = X_ROWS / 16 * SIXTEENS - b->left--, x = tile / SIXTEENS,
-                  w = tile % SIXTEENS;
-    float(*total)[16] = b->total[x][w];
-    vf32 v[16];
-    WEFT__UNROLL for (int r = 0; r < 16; r++)
-    {
-        v[r] = vf32_load(p->acc[b->buffer][x][w][r]);
-        if (!b->begins)
-            v[r] = vf32_add(vf32_load(total[r]), v[r]);
-        if (!b->ends)
-            vf32_store(total[r], v[r]);
-    }
+    return b->begins && !b->ends ? b->total : p->acc;
+}
+
+static void store_tile(const struct weft__linear_call *call, const struct panel *p,
+                       const struct block *b, int32_t tile)
+{
+    const int32_t x = tile / SIXTEENS, w = tile % SIXTEENS;
     const int64_t row = b->row + 16 * w, rows = b->last + 1 - row;
-    if (!b->ends || rows <= 0 || b->cols <= 16 * x)
+    if (rows <= 0 || b->cols <= 16 * x)
         return;
-    vf32_transpose(v);
+    vf32 v[16];
+    vf32_load_transposed(p->acc[x][w][0], 16, v);
     for (int i = 0; i < 16 && 16 * x + i < b->cols; i++)
         weft__linear_store_lanes(call, b->col + 16 * x + i, row, rows < 16 ? (int)rows : 16, v[i]);
+}
+
+// The next half of a tile of a block.
+WEFT__INLINE void finish_half(const struct weft__linear_call *call, struct panel *p,
+                              struct block *b)
+{
+    const int32_t half = HALVES - b->left--;
+    float *acc = p->acc[0][0][0] + half * HALF, *total = b->total[0][0][0] + half * HALF;
+    float *to = b->ends ? acc : total;
+    if (!b->begins)
+        WEFT__UNROLL for (int i = 0; i < HALF; i += 16)
+        {
+            vf32_store(to + i, vf32_add(vf32_load(total + i), vf32_load(acc + i)));
+        }
+    if (b->ends && half % 2)
+        store_tile(call, p, b, half / 2);
 }
 
 static void finish(const struct weft__linear_call *call, struct panel *p, struct block *b)
 {
     while (b->left)
-        finish_tile(call, p, b);
+        finish_half(call, p, b);
+}
+
+// Four sums leave their tiles.
+WEFT__INLINE void store_sums(float (*to)[SIXTEENS][16][16])
+{
+    tile_store(0, to[0][0]);
+    tile_store(1, to[0][1]);
+    tile_store(2, to[1][0]);
+    tile_store(3, to[1][1]);
+}
+
+WEFT__INLINE void clear_sums(void)
+{
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
 }
 
 // The panel by the sixteen rows of X at x[0] and the sixteen at x[1], both from the chunk's first column on.
@@ -163,32 +201,24 @@ static void multiply_chunk(const struct weft__linear_call *call, struct panel *p
                            const uint16_t *const x[2], int64_t steps, struct ahead *ahead,
                            struct block *before)
 {
-    float(*acc)[SIXTEENS][16][16] = p->acc[!before->buffer];
-    const int64_t each = steps / (X_ROWS / 16 * SIXTEENS) + 1;
-    tile_zero(0);
-    tile_zero(1);
-    tile_zero(2);
-    tile_zero(3);
+    const int64_t each = steps / HALVES + 1;
+    clear_sums();
     for (int64_t i = 0, turn = 1; i < steps; i++, turn++) {
         ask_ahead(ahead);
         tile_load(4, w.at[0] + i * w.step_bytes, w.stride_bytes);
-        tile_load(6, x[0] + i * TILE_ELEMS, TILE_ROW_BYTES);
+        tile_load_once(6, x[0] + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(0, 4, 6);
         tile_load(5, w.at[1] + i * w.step_bytes, w.stride_bytes);
         tile_dot_bf16(1, 5, 6);
-        tile_load(7, x[1] + i * TILE_ELEMS, TILE_ROW_BYTES);
+        tile_load_once(7, x[1] + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(2, 4, 7);
         tile_dot_bf16(3, 5, 7);
         if (turn == each && before->left) {
-            finish_tile(call, p, before);
+            finish_half(call, p, before);
             turn = 0;
         }
     }
     finish(call, p, before);
-    tile_store(0, acc[0][0]);
-    tile_store(1, acc[0][1]);
-    tile_store(2, acc[1][0]);
-    tile_store(3, acc[1][1]);
 }
 
 // Panels from row `row` to row `end`, from column k on.
@@ -196,23 +226,27 @@ struct place {
     int64_t row, end, k;
 };
 
-// The chunk that comes after a panel's: of the next panel of the part, of the first's next columns, of the next part.
-// `steps` are those of this one.
-WEFT__INLINE struct ahead ahead_of(const struct weft__linear_call *call, int64_t row,
-                                   struct place part, int64_t steps, int bytes)
+// Columns of the panel at `at`, at most `chunk`, to be asked for in so many steps.
+WEFT__INLINE struct ahead ahead_at(const struct weft__linear_call *call, struct place at,
+                                   int64_t chunk, int64_t steps, int bytes)
 {
-    int64_t next_row = row + PANEL_ROWS, next_k = part.k;
-    if (next_row >= part.end) {
-        next_k = part.k + CHUNK < call->cols ? part.k + CHUNK : 0;
-        next_row = next_k ? part.row : part.end;
-    }
-    const int64_t left = call->cols - next_k;
-    const int32_t lines = (int32_t)(((left < CHUNK ? left : CHUNK) * bytes + 63) / 64);
-    return (struct ahead){.row =
-                              call->weight + next_row * call->weight_stride_bytes + bytes * next_k,
+    const int64_t left = call->cols - at.k;
+    const int32_t lines = (int32_t)(((left < chunk ? left : chunk) * bytes + 63) / 64);
+    return (struct ahead){.row = call->weight + at.row * call->weight_stride_bytes + bytes * at.k,
                           .stride_bytes = call->weight_stride_bytes,
                           .lines = lines,
                           .per_step = (int32_t)((PANEL_ROWS * lines - 1) / steps + 1)};
+}
+
+// What comes after a panel's chunk: the next panel's, of the part's first the next columns, the next part.
+static struct place after(const struct weft__linear_call *call, struct place part, struct place at,
+                          int64_t chunk)
+{
+    if (at.row + PANEL_ROWS < part.end)
+        return (struct place){at.row + PANEL_ROWS, part.end, at.k};
+    if (at.k + chunk < call->cols)
+        return (struct place){part.row, part.end, at.k + chunk};
+    return (struct place){part.end, part.end, 0};
 }
 
 static struct w_tiles tiles_in_panel(const struct panel *p)
@@ -238,7 +272,8 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, struct pa
     const uint16_t *x = call->x_bf16 + col / 16 * 16 * stride;
     const bool ends = k + CHUNK >= call->cols;
     const int64_t columns = ends ? call->cols - k : CHUNK, steps = (columns + STEP - 1) / STEP;
-    struct ahead ahead = ahead_of(call, row, part, (sixteens + 1) / 2 * steps, bytes);
+    struct ahead ahead = ahead_at(call, after(call, part, (struct place){row, part.end, k}, CHUNK),
+                                  CHUNK, (sixteens + 1) / 2 * steps, bytes);
     const bool lies = as_it_lies && row + PANEL_ROWS - 1 <= last && columns % STEP == 0;
     const struct w_tiles w = lies ? tiles_in_rows(call, row, k) : tiles_in_panel(p);
     if (!lies)
@@ -247,24 +282,151 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, struct pa
         const uint16_t *first = x + i * 16 * stride + 16 * k;
         const uint16_t *both[2] = {first, i + 1 < sixteens ? first + 16 * stride : first};
         const int32_t left = cols - (int32_t)i * 16;
+        const struct block now = {.left = k == 0 && k + CHUNK < call->cols ? 0 : HALVES,
+                                  .total = &p->total[(row - part.row) / PANEL_ROWS][i],
+                                  .row = row,
+                                  .last = last,
+                                  .col = col + (int32_t)i * 16,
+                                  .cols = left < X_ROWS ? left : X_ROWS,
+                                  .begins = k == 0,
+                                  .ends = k + CHUNK >= call->cols};
         multiply_chunk(call, p, w, both, steps, &ahead, block);
-        *block = (struct block){.buffer = !block->buffer,
-                                .left = X_ROWS / 16 * SIXTEENS,
-                                .total = &p->total[(row - part.row) / PANEL_ROWS][i],
-                                .row = row,
-                                .last = last,
-                                .col = col + (int32_t)i * 16,
-                                .cols = left < X_ROWS ? left : X_ROWS,
-                                .begins = k == 0,
-                                .ends = ends};
+        store_sums(sums_of(p, &now));
+        *block = now;
+    }
+}
+
+// Panels of a task by a tile of X, one after the other.
+WEFT__INLINE void multiply_longs(const struct weft__linear_call *call, struct panel *p,
+                                 int64_t row0, int64_t row1, int32_t col, int32_t cols,
+                                 struct block *block, load_fn *load, int bytes, bool as_it_lies)
+{
+    for (int64_t row = row0; row < row1; row += PANEL_ROWS) {
+        const int64_t end = row + PANEL_ROWS < row1 ? row + PANEL_ROWS : row1;
+        for (int64_t k = 0; k < call->cols; k += CHUNK)
+            multiply_panel(call, p, row, end - 1, (struct place){row, end, k}, col, cols, block,
+                           load, bytes, as_it_lies);
+    }
+}
+
+// Rows of W on their way into tiles, those of the next panel; and those after them, which are asked for.
+struct turning {
+    uint16_t (*to)[SHORT / STEP][16][STEP];
+    const unsigned char *from, *ask;
+    int64_t stride_bytes;
+    int32_t columns, rows; // that are there; rows past the last repeat it
+    int32_t row, each;     // rows that are done, and that are taken at a time
+};
+
+static struct turning turning_of(const struct weft__linear_call *call, struct panel *p,
+                                 struct place at, struct place then, int64_t last, int buffer,
+                                 int64_t blocks, int bytes)
+{
+    const int64_t left = call->cols - at.k, stride = call->weight_stride_bytes;
+    return (struct turning){
+        .to = p->by_turns[buffer],
+        .from = call->weight + at.row * stride + at.k * bytes,
+        .ask = call->weight + then.row * stride + then.k * bytes,
+        .stride_bytes = stride,
+        .columns = (int32_t)(left < SHORT ? left : SHORT),
+        .rows = (int32_t)(last - at.row < PANEL_ROWS ? last + 1 - at.row : PANEL_ROWS),
+        .each = (int32_t)((PANEL_ROWS + blocks - 1) / blocks)};
+}
+
+// Step i of the rows that are under way.
+WEFT__INLINE void turn(const struct turning *t, int64_t i, load_fn *load, int bytes)
+{
+    const int64_t left = t->columns - i * STEP;
+    const __mmask32 there = left >= STEP ? 0xffffffffu : left > 0 ? (1u << left) - 1 : 0;
+    const int32_t end = t->row + t->each < PANEL_ROWS ? t->row + t->each : PANEL_ROWS;
+    for (int32_t r = t->row; r < end; r++) {
+        const int32_t row = r < t->rows ? r : t->rows - 1;
+        _mm512_store_si512(t->to[r / 16][i][r % 16],
+                           load(t->from + row * t->stride_bytes, i * STEP, there));
+        for (int line = 0; line < bytes / 2; line++)
+            _mm_prefetch((const char *)t->ask + r * t->stride_bytes + i * STEP * bytes + 64 * line,
+                         _MM_HINT_T1);
+    }
+}
+
+// Two tiles of W by sixteen rows of X at x[0] and sixteen at x[1], all from a short chunk's first column on. Meanwhile vectors
+// finish the block before and make tiles of the next panel.
+WEFT__INLINE void multiply_short(const struct weft__linear_call *call, struct panel *p,
+                                 uint16_t (*w)[SHORT / STEP][16][STEP], const uint16_t *const x[2],
+                                 int64_t steps, const struct turning *next, struct block *before,
+                                 load_fn *load, int bytes)
+{
+    clear_sums();
+    for (int64_t i = 0; i < steps; i++) {
+        tile_load(4, w[0][i], TILE_ROW_BYTES);
+        tile_load_once(6, x[0] + i * TILE_ELEMS, TILE_ROW_BYTES);
+        tile_dot_bf16(0, 4, 6);
+        tile_load(5, w[1][i], TILE_ROW_BYTES);
+        tile_dot_bf16(1, 5, 6);
+        tile_load_once(7, x[1] + i * TILE_ELEMS, TILE_ROW_BYTES);
+        tile_dot_bf16(2, 4, 7);
+        turn(next, i, load, bytes);
+        tile_dot_bf16(3, 5, 7);
+        if (i && before->left)
+            finish_half(call, p, before);
+    }
+    for (int64_t i = steps; i < SHORT / STEP; i++)
+        turn(next, i, load, bytes);
+    finish(call, p, before);
+}
+
+// Panels of a task by a tile of X, part by part, in short chunks: the panel's tiles stay in the first cache while X passes
+// by it from the second, and does not stay in the first.
+WEFT__INLINE void multiply_shorts(const struct weft__linear_call *call, struct panel *p,
+                                  int64_t row0, int64_t row1, int32_t col, int32_t cols,
+                                  struct block *block, load_fn *load, int bytes)
+{
+    enum { PART = PART_PANELS * PANEL_ROWS };
+    const int64_t blocks = (cols + X_ROWS - 1) / X_ROWS, stride = call->x_bf16_stride;
+    const uint16_t *x = call->x_bf16 + col / 16 * 16 * stride;
+    struct place part = {row0, row1 - row0 < PART ? row1 : row0 + PART, 0}, at = part;
+    struct turning next =
+        turning_of(call, p, at, after(call, part, at, SHORT), row1 - 1, 0, 1, bytes);
+    for (int64_t i = 0; i < SHORT / STEP; i++)
+        turn(&next, i, load, bytes);
+    for (int buffer = 0; at.row < row1; buffer = !buffer) {
+        const struct place then = after(call, part, at, SHORT);
+        const int64_t columns = call->cols - at.k < SHORT ? call->cols - at.k : SHORT;
+        float(*total)[SIXTEENS][16][16] = p->total[(at.row - part.row) / PANEL_ROWS];
+        if (then.row == part.end)
+            part = (struct place){part.end, row1 - part.end < PART ? row1 : part.end + PART, 0};
+        next = turning_of(call, p, then, after(call, part, then, SHORT), row1 - 1, !buffer, blocks,
+                          bytes);
+        if (then.row >= row1)
+            next.row = PANEL_ROWS;
+        tiles_written();
+        for (int64_t i = 0; i < 2 * blocks; i += 2) {
+            const uint16_t *first = x + i * 16 * stride + 16 * at.k;
+            const int32_t left = cols - (int32_t)i * 16;
+            const uint16_t *both[2] = {first, left > 16 ? first + 16 * stride : first};
+            const struct block now = {.left = at.k == 0 && at.k + SHORT < call->cols ? 0 : HALVES,
+                                      .total = total + i,
+                                      .row = at.row,
+                                      .last = row1 - 1,
+                                      .col = col + (int32_t)i * 16,
+                                      .cols = left < X_ROWS ? left : X_ROWS,
+                                      .begins = at.k == 0,
+                                      .ends = at.k + SHORT >= call->cols};
+            multiply_short(call, p, p->by_turns[buffer], both, (columns + STEP - 1) / STEP, &next,
+                           block, load, bytes);
+            store_sums(sums_of(p, &now));
+            *block = now;
+            next.row += next.each;
+        }
+        at = then;
     }
 }
 
 // Rows of X that stay in the second-level cache while the panels pass: tiles of equal size. Where there are panels enough for
 // their sums to be worth it, a chunk of their columns does.
-static int32_t tile_cols(const struct weft__linear_call *call, bool by_chunks)
+static int32_t tile_cols(const struct weft__linear_call *call, bool shorts)
 {
-    int64_t most = by_chunks ? TILE_COLS : X_BYTES / (2 * call->x_bf16_stride);
+    int64_t most = shorts ? TILE_COLS : WEFT__TILED_X_BYTES / (2 * call->x_bf16_stride);
     most = most < 96 ? 96 : most < TILE_COLS ? most : TILE_COLS;
     int64_t tiles = (call->batch + most - 1) / most;
     int64_t tile = (call->batch + tiles - 1) / tiles;
@@ -276,25 +438,20 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
 {
     struct panel p;
     struct block block = {0};
-    const bool by_chunks = row1 - row0 >= PART_PANELS / 2 * PANEL_ROWS &&
-                           call->batch * call->x_bf16_stride * 2 > X_BYTES;
-    const int32_t tile = tile_cols(call, by_chunks);
-    const int64_t part = by_chunks ? PART_PANELS * PANEL_ROWS : PANEL_ROWS;
+    const bool shorts = weft__linear_in_shorts(call->x_bf16_stride, call->run_batch, call->rows);
+    const int32_t tile = tile_cols(call, shorts);
     // A row of a tile is a line.
     as_it_lies =
         as_it_lies &&
         ((uintptr_t)call->weight | (uint64_t)call->weight_stride_bytes) % TILE_ROW_BYTES == 0;
     tiles_begin(16);
-    for (int32_t col = 0; col < call->batch; col += tile)
-        for (int64_t first = row0; first < row1; first += part)
-            for (int64_t k = 0; k < call->cols; k += CHUNK) {
-                const struct place at = {first, row1 - first < part ? row1 : first + part, k};
-                for (int64_t row = first; row < at.end; row += PANEL_ROWS)
-                    multiply_panel(call, &p, row,
-                                   row + PANEL_ROWS < row1 ? row + PANEL_ROWS - 1 : row1 - 1, at,
-                                   col, call->batch - col < tile ? call->batch - col : tile, &block,
-                                   load, bytes, as_it_lies);
-            }
+    for (int32_t col = 0; col < call->batch; col += tile) {
+        const int32_t cols = call->batch - col < tile ? call->batch - col : tile;
+        if (shorts)
+            multiply_shorts(call, &p, row0, row1, col, cols, &block, load, bytes);
+        else
+            multiply_longs(call, &p, row0, row1, col, cols, &block, load, bytes, as_it_lies);
+    }
     finish(call, &p, &block);
     tiles_end();
 }

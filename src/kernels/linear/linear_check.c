@@ -5,7 +5,7 @@
 // Bound, as linear.h promises: 2^-23 max(8, sqrt(cols)) sum |w||x|, where |w| of a format with a
 // minimum is the sum of the magnitudes of its two terms, plus the roundings of alpha, bias and
 // residual, plus what scales near the subnormals lose. Where weights and activations have 16 bits (many
-// rows of X on a GPU) what linear.h says of that comes on top.
+// rows of X on a GPU, or of packed weights on AMX) what linear.h says of that comes on top.
 #include <math.h>
 #include <stdio.h>
 
@@ -262,6 +262,11 @@ double weft__linear_wide_error(const struct weft__kernel *base, int32_t batch, u
     const bool narrow = library || kernel->acts == WEFT__ACTS_q8 || kernel->weight == WEFT_F16 ||
                         kernel->weight == WEFT_BF16;
     const int32_t least = library ? 1 : WEFT__LINEAR_GEMM_MIN_BATCH;
+    if (kernel->lay)
+        return packed && batch >= kernel->lay_batch &&
+                       !(flags & (WEFT_LINEAR_BATCH_INVARIANT | WEFT_LINEAR_EXACT))
+                   ? (kernel->weight == WEFT_MXFP4 ? 0x1p-8 : 0x1p-7)
+                   : 0;
     if (base->level < WEFT__CUDA_sm80 || (kernel->planes && !library) || !narrow ||
         !(packed || plain || library) || batch < least ||
         flags & (WEFT_LINEAR_BATCH_INVARIANT | WEFT_LINEAR_EXACT))
@@ -270,13 +275,18 @@ double weft__linear_wide_error(const struct weft__kernel *base, int32_t batch, u
                                                                        : WEFT__LINEAR_WIDE_F16;
 }
 
+double weft__linear_wide_x(const struct weft__kernel *kernel)
+{
+    return kernel->level >= WEFT__CUDA_sm80 ? 0x1p-17 : 0x1p-126;
+}
+
 // What 16 bits of weights and activations may change.
-static double wide_bound(const struct problem *p, double sum, int32_t m)
+static double wide_bound(const struct check_case *c, const struct problem *p, double sum, int32_t m)
 {
     double x = 0;
     for (int64_t i = 0; i < p->desc.cols && p->wide > 0; i++)
         x += fabs((double)p->x[m * p->args.x_stride + i]);
-    return p->wide * sum + (p->wide > 0 ? WEFT__LINEAR_WIDE_X * x : 0);
+    return p->wide * sum + (p->wide > 0 ? weft__linear_wide_x(c->kernel) * x : 0);
 }
 
 static bool has_minimum(const struct problem *p)
@@ -287,25 +297,26 @@ static bool has_minimum(const struct problem *p)
 }
 
 // What sums of 16 or 32 numbers of X lose near the subnormals, times the minima that they meet: a GPU keeps them 2^17 too
-// small, as two numbers of tf32, the smaller of which has steps of 2^-136 then (linear_some.cuh).
+// small, as two numbers of tf32, the smaller of which has steps of 2^-136 then (linear_some.cuh). As bf16 they are zero from 2^-126
+// on.
 static double lost_sums(const struct problem *p, const struct sizes *sizes)
 {
     double w = 0;
-    for (int64_t k = 0; k < p->desc.cols && p->tf32_sums; k++)
+    for (int64_t k = 0; k < p->desc.cols && (p->tf32_sums || p->lays); k++)
         w += sizes->w[k];
-    return 0x1p-119 / 16 * w;
+    return (p->lays ? 0x1p-126 : 0x1p-119 / 16) * w;
 }
 
-static double bound(const struct problem *p, const struct sizes *sizes, double want, int64_t row,
-                    int32_t m)
+static double bound(const struct check_case *c, const struct problem *p, const struct sizes *sizes,
+                    double want, int64_t row, int32_t m)
 {
     double cols = (double)p->desc.cols, alpha = p->args.alpha != 0 ? fabs(p->args.alpha) : 1;
-    double products = sum_of_products(p, sizes, m), wide = alpha * wide_bound(p, products, m);
+    double products = sum_of_products(p, sizes, m), wide = alpha * wide_bound(c, p, products, m);
     double sum = alpha * products * fmax(8, sqrt(cols));
     double added = p->args.bias ? fabs(p->args.bias[row]) : 0;
     added += p->residual ? fabs(p->residual[m * p->args.residual_stride + row]) : 0;
     // What is rounded to bf16 can grow by a 256th; its products and sums below 2^-126 are lost.
-    double lost = p->narrows ? 0x1p-125 : 0x1p-131;
+    double lost = p->narrows || p->lays ? 0x1p-125 : 0x1p-131;
     sum *= p->narrows ? 1.01 : 1;
     return 0x1p-23 * (sum + added + fabs(want)) + cols * (1 + alpha) * lost +
            alpha * lost_sums(p, sizes) + wide;
@@ -349,7 +360,7 @@ static void check_rounding(struct check_case *c, const struct problem *p, const 
         double error = fabs((double)got[m * p->args.y_stride + row] - want[row]);
         if (sum > 1e-20)
             c->distance = fmax(c->distance, error / sum);
-        if (error > 1.01 * steps + bound(p, &sizes, want[row], row, m))
+        if (error > 1.01 * steps + bound(c, p, &sizes, want[row], row, m))
             check_fail(c, "y[%lld] is %.3g from exact, %.3g would come of rounding x",
                        (long long)row, error, steps);
     }
@@ -359,7 +370,7 @@ static void check_element(struct check_case *c, const struct problem *p, const s
                           double got, double want, int64_t row, int32_t m)
 {
     if (isfinite(want))
-        check_close_as(c, p->y_dtype, got, want, bound(p, sizes, want, row, m), "y",
+        check_close_as(c, p->y_dtype, got, want, bound(c, p, sizes, want, row, m), "y",
                        m * p->args.y_stride + row);
     else if (isnan(want) ? !isnan(got) : got != want)
         check_fail(c, "y[%d][%lld] = %g, reference %g", m, (long long)row, got, want);
@@ -395,6 +406,7 @@ static void check_problem(struct check_case *c, struct problem *p)
     p->tf32_sums =
         c->kernel->level >= WEFT__CUDA_sm80 && kernel->acts == WEFT__ACTS_q8 && has_minimum(p);
     p->wide = weft__linear_wide_error(c->kernel, p->args.batch, p->desc.flags, p->packs);
+    p->lays = kernel->lay && p->wide > 0;
     const float *got = run(c, *p, c->kernel->name, 0, p->args.batch);
     reference_name(kernel, kernel->acts, reference);
     const float *want = run(c, *p, reference, 0, p->args.batch);

@@ -112,6 +112,7 @@ static void draw_extents(struct check_case *c, struct problem *p, int64_t block)
     enum aim aim = aim_of(c);
     const struct weft__linear_kernel *kernel = (const void *)c->kernel;
     const bool bf16 = kernel->acts == WEFT__ACTS_bf16 && kernel->base.level == WEFT__ISA_avx512bf16;
+    const bool parts = kernel->acts == WEFT__ACTS_bf16 && kernel->base.level == WEFT__ISA_amx;
     if (aim == STEADY_ROWS) {
         draw_steady_extents(c, p);
         return;
@@ -138,9 +139,10 @@ static void draw_extents(struct check_case *c, struct problem *p, int64_t block)
         p->desc.rows = check_range(c, 1, 5);
         p->args.batch = (int32_t)check_pick(c, 4, 1, 2, 4, 10);
     }
-    // Tiles of rows of X end at 48, 96 and 192, of bf16 in vectors at 516.
+    // Tiles of rows of X end at 48, 96 and 192, of bf16 in vectors at 516. On AMX parts of W end at 256.
     if (aim == LARGE_BATCH)
-        p->args.batch = (int32_t)check_pick(c, 6, 47, 49, 50, 53, 95, 98);
+        p->args.batch = kernel->lay ? (int32_t)check_pick(c, 6, 47, 63, 64, 65, 80, 98)
+                                    : (int32_t)check_pick(c, 6, 47, 49, 50, 53, 95, 98);
     if (aim == SECOND_TILE)
         p->args.batch = (int32_t)check_range(c, 193, 200) + (bf16 ? 324 : 0);
     if (aim == SLICES) {
@@ -148,8 +150,17 @@ static void draw_extents(struct check_case *c, struct problem *p, int64_t block)
         return;
     }
     if (aim == LARGE_BATCH || aim == SECOND_TILE) {
-        p->desc.cols = block * check_range(c, 1, block > 1 ? 512 / block + 1 : 600);
-        p->desc.rows = check_range(c, 1, 40);
+        p->desc.cols = block * check_range(c, 1, block > 1 ? 512 / block + 1 : parts ? 800 : 600);
+        p->desc.rows = parts && aim == SECOND_TILE && check_range(c, 0, 3)
+                           ? check_range(c, 129, 280)
+                           : check_range(c, 1, 40);
+        // Packed weights by tiles of bf16: chunks end at 512 columns, parts of W at 256 rows, of X at 512.
+        if (kernel->lay && aim == LARGE_BATCH)
+            p->desc.cols = block * check_range(c, 512 / block, 1280 / block);
+        if (kernel->lay && aim == SECOND_TILE && check_range(c, 0, 1))
+            p->desc.rows = check_range(c, 240, 300);
+        else if (kernel->lay && aim == SECOND_TILE)
+            p->args.batch += 320;
         return;
     }
     while (p->args.batch > 1 && p->desc.rows * p->desc.cols * p->args.batch > 600000)

@@ -61,8 +61,10 @@ struct weft__linear_call {
     const float *x_scale;                     // [batch] factors of the rows of X, or NULL
     const float *x;
     int64_t x_stride;
-    const uint16_t *x_bf16; // [batch], as the kernel's narrow() has laid it
-    int64_t x_bf16_stride;  // weft__linear_bf16_stride()
+    const uint16_t *x_bf16;  // [batch], as the kernel's narrow() has laid it
+    int64_t x_bf16_stride;   // weft__linear_bf16_stride()
+    const uint16_t *x_tiles; // [batch] in bf16 as the kernel's lay() has put rounded rows, or NULL
+    int64_t x_tiles_stride;  // likewise
     struct weft__rounded acts;
     float *y;
     int64_t y_stride;
@@ -84,6 +86,13 @@ typedef void weft__narrow_fn(const void *x, weft_dtype dtype, int64_t x_stride, 
                              int64_t cols, int32_t m, uint16_t *to, int64_t stride);
 enum { WEFT__BF16_ROWS = 16, WEFT__BF16_SIXES = 6 };
 
+// Puts rows [m, m + rows) of X, m a multiple of WEFT__BF16_ROWS and rows at most that many, which are rounded to 8 bits, into `to`
+// as bf16, to nearest even: tiles of 32 columns of all of them one after another, a row beside the next. `to` has room for whole
+// sixteens of rows of `stride` elements.
+typedef void weft__lay_fn(const struct weft__rounded *x, int32_t m, int32_t rows, int64_t cols,
+                          uint16_t *to, int64_t stride);
+enum { WEFT__LAY_LONGEST = 1 << 17 }; // columns
+
 // Lays `rows` rows of W, at most a panel, `stride_bytes` apart, as a panel at `to` (linear_packed.h). Reads
 // nothing past a row's last block.
 typedef void weft__pack_fn(weft_dtype dtype, const unsigned char *weight, int64_t stride_bytes,
@@ -104,8 +113,12 @@ struct weft__linear_kernel {
     weft__narrow_fn *narrow; // of X, where acts are bf16
     int32_t turned;          // rows of X that narrow() lays into one another, or 0
     weft__pack_fn *pack;     // of W, where it reads panels, else NULL
-    bool groups;             // takes scales and biases of the format's own groups, in 16 bits
-    int32_t form;            // CUDA: the shape that its name asks for (linear_cuda_shape.h)
+    // Where it multiplies lay_batch rows of X and more as bf16, unless bits must not depend on their number: what lays rounded
+    // rows; else NULL.
+    weft__lay_fn *lay;
+    int32_t lay_batch;
+    bool groups;  // takes scales and biases of the format's own groups, in 16 bits
+    int32_t form; // CUDA: the shape that its name asks for (linear_cuda_shape.h)
 };
 
 // In weft_linear_desc.flags, inside the library: rows of X in bf16 must lie one after another, as they will be
@@ -124,6 +137,18 @@ static inline bool weft__linear_many(const struct weft__linear_call *call)
 static inline int64_t weft__linear_bf16_stride(int64_t cols)
 {
     return cols / 32 * 32 + 64;
+}
+
+// Bytes of rows of X that tiles of AMX find in the second-level cache.
+enum { WEFT__TILED_X_BYTES = 1280 * 1024 };
+
+// Do tiles of AMX take 16-bit weights in short chunks of columns? Where the rows of X of a run do not stay in the second-level
+// cache; and where W has next to no rows, so that random problems reach that text. Sums are others, so tasks must not decide.
+static inline bool weft__linear_in_shorts(int64_t x_bf16_stride, int32_t run_batch, int64_t rows)
+{
+    const int64_t longest = 1 << 16; // more would be too many sums
+    return x_bf16_stride <= longest &&
+           (2 * x_bf16_stride * run_batch > WEFT__TILED_X_BYTES || (rows < 384 && run_batch > 192));
 }
 
 // Columns that a sum of its own covers, where a lane adds once per `step` columns (a power of two): in a

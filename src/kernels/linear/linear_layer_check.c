@@ -267,7 +267,7 @@ static void product(struct check_case *c, const struct layer *l, int32_t p, int6
             x += fabs(l->read[m * l->cols + i]);
         }
         if (l->wide > 0)
-            slack += l->wide * sizes + WEFT__LINEAR_WIDE_X * x;
+            slack += l->wide * sizes + weft__linear_wide_x(c->kernel) * x;
         double bias = l->args.parts[p].bias ? l->args.parts[p].bias[row] : 0;
         want[m] = excepted ? (double)NAN : alpha * sum + bias;
         bound[m] = fabs(alpha) * (slack + 0x1p-23 * (fmax(8, sqrt((double)l->cols)) + 8) * sizes) +

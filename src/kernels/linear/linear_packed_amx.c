@@ -8,8 +8,9 @@
 //      total[x]     f32, kept over the units of 8 slots
 //
 // Few rows of X wait for memory and are served by vectors (linear_packed_avx512vnni.c), as is whatever must not
-// depend on the batch.
+// depend on the batch; many, by bf16 (linear_packed_wide_amx.c).
 #include "src/kernels/linear/linear_packed_units_amx.h"
+#include "src/kernels/linear/linear_packed_wide.h"
 #include "src/kernels/linear/linear_store.h"
 
 enum {
@@ -335,7 +336,9 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
                                            int64_t row1)                                           \
     {                                                                                              \
         const int32_t least = parts_ == 2 ? LEAST_PLANES : LEAST;                                  \
-        if (call->batch < least || call->invariant || call->cols > LONGEST)                        \
+        if (call->x_tiles)                                                                         \
+            weft__linear_packed_wide_amx(call, row0, row1);                                        \
+        else if (call->batch < least || call->invariant || call->cols > LONGEST)                   \
             weft__linear_##ID##_q8_packed_avx512vnni(call, row0, row1);                            \
         else                                                                                       \
             multiply(call, row0, row1,                                                             \

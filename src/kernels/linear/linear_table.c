@@ -50,6 +50,25 @@ weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16,
 #define PACK_bf16_lines(isa) NULL
 #define PACK_bf16_rows(isa)  NULL
 weft__pack_fn weft__linear_pack_avx512vnni;
+
+// What lays rounded rows of X for a row of the table, and from how many on.
+#define LAY_f32(isa)        NULL
+#define LAY_f32_panel(isa)  NULL
+#define LAY_q8(isa)         NULL
+#define LAY_q8_panel(isa)   NULL
+#define LAY_q8_nofetch(isa) NULL
+#define LAY_q8_row1(isa)    NULL
+#define LAY_q8_row2(isa)    NULL
+#define LAY_q8_masked(isa)  NULL
+#define LAY_bf16_panel(isa) NULL
+#define LAY_bf16_lines(isa) NULL
+#define LAY_bf16_rows(isa)  NULL
+#define LAY_q8_packed(isa)  LAY_##isa
+#define LAY_avx512vnni      NULL
+#define LAY_amx             weft__linear_lay_amx
+weft__lay_fn weft__linear_lay_amx;
+#define LAY_BATCH(ID) (WEFT_##ID == WEFT_Q6_K ? 32 : 64)
+
 weft__linear_fn weft__linear_F32_bf16_ref, weft__linear_F16_bf16_ref, weft__linear_BF16_bf16_ref;
 
 // Kernels of the formats that won a measurement.
@@ -127,7 +146,9 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
      .run = weft__linear_##function##_##acts_of##_##isa,                                           \
      .narrow = NARROW_##acts_of(isa),                                                              \
      .turned = TURNED_##acts_of(isa),                                                              \
-     .pack = PACK_##acts_of(isa)},
+     .pack = PACK_##acts_of(isa),                                                                  \
+     .lay = LAY_##acts_of(isa),                                                                    \
+     .lay_batch = LAY_BATCH(ID)},
 #define ANY_SCALED(ID, name, acts, isa, row_step, min_batch, max_batch, planes)                    \
     ROW(ID, name "_" #acts "_any", acts, isa, row_step, min_batch, max_batch, planes, any)
 #define ANY_f32(ID, name, elems, ...)                                                              \

@@ -31,6 +31,7 @@
 #define WEFT_COLS    256 // rows of whole tiles
 #define ACCUMULATORS 2
 #define STATE_DIM    (WEFT_HEAD_DIM / 2) // of a warp: two have a state together
+#define STATE_EIGHTS (WEFT_Q_HEADS / WEFT_KV_HEADS > 8 ? 2 : 1)
 
 // Of attention.
 enum {
@@ -45,8 +46,7 @@ enum {
     PART_BYTES = ROWS * ROW_BYTES,
     STATE_FLOATS = DIM + 4, // acc, largest, sum; padded
     KEEPS_QUERIES = 0,
-    SCORE_STEPS =
-        DIM > 128 || WEFT_SECOND ? 2 : 8, // a second format has more text than an SM keeps
+    SCORE_STEPS = DIM > 128 ? 2 : 8,
 };
 
 // Of linear_few_one.cuh: registers are there for whole tiles, which come one by one.

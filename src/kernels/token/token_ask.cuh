@@ -17,9 +17,13 @@ DEVICE void walk(struct walker *w)
         w->slot = 0, w->parity ^= 1;
 }
 
-// Is the next slot looked at while one is asked for? Where slots of a second format have less to copy than who asks has to do; others are
-// asked for no faster than memory brings them, and lose by it (NOTES.md).
-enum { LOOKS_AHEAD = WEFT_SECOND != 0 };
+// Is the next slot looked at while one is asked for? Where slots of a second format have less to copy than who asks has to do, and of
+// q4_k; others are asked for no faster than memory brings them, and lose by it (NOTES.md).
+#if PLAIN
+enum { LOOKS_AHEAD = 0 };
+#else
+enum { LOOKS_AHEAD = WEFT_SECOND || WEFT_FORMAT == FORMAT_Q4_K };
+#endif
 
 // The next slot, which must have been read, and the one FLIGHT before, whose bytes must have come before it is asked for. (Those before the
 // first slot have come: their parities are the ones that barriers begin with.)

@@ -100,10 +100,17 @@ DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last
         if (even)
             sum[0] += sum[1];
     } else { // half of the lanes the even tiles, half the odd ones
-#pragma unroll 1
-        for (int32_t t = lane / 16; t < w.tiles; t += 2)
-            sum[0] += s->parts[place][part_of(t, t / SLOT_TILES + d->seq)]
-                              [lane % 16 + t / TEAM_WARPS % 2 * 16];
+        static_assert(TEAM_WARPS <= 2, "lanes have the tiles of a slot by halves");
+#pragma unroll(EMBED <= 4096 ? 8 : 1) // attention waits for it
+        for (int32_t i = 0; i < (EMBED / 256 + 1) / 2; i++) {
+            const int32_t half = lane / 16, slot = 2 * i / SLOT_TILES; // of tile 2 i + half
+            const int32_t team = (int32_t)(((uint32_t)slot + d->seq) & (TEAMS - 1));
+            const float *of = TEAM_WARPS == 2
+                                  ? s->parts[place][2 * team + half] + i % 2 * 16 + lane % 16
+                                  : s->parts[place][team] + lane;
+            if (2 * i + half < w.tiles)
+                sum[0] += *of;
+        }
         sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], 16);
     }
     __syncwarp();
@@ -169,7 +176,7 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
          u < share_begin(count, (int32_t)blockIdx.x + 1); u++) {
         const int32_t head = u / PIECES, kv_head = head / GROUP_HEADS;
         const int32_t piece = head % GROUP_HEADS * PIECES + u % PIECES;
-        float number[3][WEFT_SPLITS];
+        float value[WEFT_SPLITS];
         const uint64_t *const from = piece_words(args, kv_head, 0, piece);
         float2 state = make_float2(0, 0); // of part `lane`
         bool there;
@@ -181,21 +188,16 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
             there = true;
 #pragma unroll
             for (int32_t s = 0; s < WEFT_SPLITS; s++)
-                there &= turn_look(from + s * PART_WORDS + 2 + lane, turn, &number[2][s]);
+                there &= turn_look(from + s * PART_WORDS + 2 + lane, turn, &value[s]);
         } while (!there);
         __syncwarp();
-#pragma unroll
-        for (int32_t s = 0; s < WEFT_SPLITS; s++) {
-            number[0][s] = __shfl_sync(0xffffffffu, state.x, s);
-            number[1][s] = __shfl_sync(0xffffffffu, state.y, s);
-        }
-        const struct piece of = piece_of_blocks(number);
+        const struct piece of = piece_of_lanes<WEFT_SPLITS>(lane, state, value);
         const struct row row = {0, head};
         const float by = row_end(&args->attention, at->seq.lengths, row, of.largest, of.sum, false);
 #if PLAIN
         numbers_send(args, WEFT__TOKEN_ROW_attended, 2 * u, 2, lane, of.value * by, turn);
 #else
-        unit_send(args, WEFT__TOKEN_ROW_attended, u, lane, of.value * by, 1, turn);
+        unit_send<false>(args, WEFT__TOKEN_ROW_attended, u, lane, of.value * by, 1, turn);
 #endif
     }
 }
@@ -254,7 +256,7 @@ DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery 
         if (to_row < 0)
             args->result[row] = out;
         else
-            unit_send(args, to_row, u, lane, out, weight, turn);
+            unit_send<true>(args, to_row, u, lane, out, weight, turn);
     }
 }
 
@@ -267,10 +269,16 @@ DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *
     float first = 0;
 #pragma unroll 1
     for (int32_t u = from; u < to; u++) {
+        const bool last = u + 1 == to;
+        float theirs =
+            0; // the first unit of the next SM, which was there long ago: looked at before this one's sums are
+        if (u % 2 == 0 && last)
+            while (!turn_look(args->halves + (u + 1) * 16 + lane % 16, turn, &theirs))
+                ;
+        __syncwarp();
         const float value = rms * sums_take(d, UP, lane);
         const float up = __shfl_xor_sync(0xffffffffu, value, 16);
         const float out = gated<WEFT_TOKEN_GATE>(value, up); // of the lower lanes
-        const bool last = u + 1 == to;
         if (u % 2 == 0 && !last) {
             first = out;
             continue;
@@ -280,11 +288,10 @@ DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *
                 turn_send(args->halves + u * 16 + lane, out, turn);
             continue;
         }
-        float mine = u % 2 ? first : out, other = __shfl_sync(0xffffffffu, out, lane % 16);
-        if (u % 2 == 0)
-            while (!turn_look(args->halves + (u + 1) * 16 + lane % 16, turn, &other))
-                ;
-        unit_send(args, WEFT__TOKEN_ROW_down, u / 2, lane, lane < 16 ? mine : other, 1, turn);
+        const float mine = u % 2 ? first : out;
+        const float own = __shfl_sync(0xffffffffu, out, lane % 16), other = u % 2 ? own : theirs;
+        unit_send<false>(args, WEFT__TOKEN_ROW_down, u / 2, lane, lane < 16 ? mine : other, 1,
+                         turn);
     }
 }
 

@@ -18,18 +18,29 @@ DEVICE float sums_transpose(const float sum[2][2], int32_t lane)
     return (odd ? mine[1] : mine[0]) + __shfl_xor_sync(0xffffffffu, odd ? mine[0] : mine[1], 1);
 }
 
-// Units are numbered through the launch: place and parity of the next.
+// Where the next unit's sums go, and the parity of that place's time. Carried from matrix to matrix as one word.
 struct turn_of_sums {
-    uint32_t next;
+    uint32_t place, parity;
 };
+
+DEVICE struct turn_of_sums sums_carried(uint32_t word)
+{
+    const struct turn_of_sums turn = {word >> 1, word & 1};
+    return turn;
+}
+
+DEVICE uint32_t sums_carry(struct turn_of_sums turn)
+{
+    return turn.place << 1 | turn.parity;
+}
 
 DEVICE void sums_leave(struct turn_of_sums *turn, const float sum[2][2], int32_t warp, int32_t lane)
 {
     struct shared *s = shared_rest();
     const float mine = sums_transpose(sum, lane);
-    const uint32_t place = turn->next % PLACES;
-    if (turn->next >= PLACES)
-        barrier_wait(shared_address(s->taken + place), (turn->next / PLACES - 1) & 1);
+    const uint32_t place = turn->place;
+    barrier_wait(shared_address(s->taken + place),
+                 turn->parity ^ 1); // at first the parity that barriers begin with
 #if PLAIN
     s->parts[place][warp][plain_row(lane) + 8 * (lane % 4)] = mine;
 #else
@@ -38,7 +49,8 @@ DEVICE void sums_leave(struct turn_of_sums *turn, const float sum[2][2], int32_t
     __syncwarp();
     if (lane == 0)
         barrier_arrive(shared_address(s->summed + place));
-    turn->next++;
+    if (++turn->place == PLACES)
+        turn->place = 0, turn->parity ^= 1;
 }
 
 // What is carried from matrix to matrix stays in shared memory: registers are scarce in between.
@@ -55,11 +67,6 @@ DEVICE void walked_set(int32_t warp, uint2 walked)
     __syncwarp(); // what was made of it is made
     at->x = walked.x, at->y = walked.y;
     __syncwarp();
-}
-
-DEVICE int32_t units_of_block(int32_t kind)
-{
-    return shared_rest()->share[kind][1] - shared_rest()->share[kind][0];
 }
 
 #if PLAIN
@@ -125,13 +132,13 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     const int32_t kind =
         computed_here(step) & 3; // what follows from it is not kept while X is taken
     const struct turn_of_slot slot = turn_of(walked_of(warp).x + next);
-    struct turn_of_sums sums = {walked_of(warp).y};
+    struct turn_of_sums sums = sums_carried(walked_of(warp).y);
     if (kind == UP)
         units_multiply<true>(UP, next, slot, ahead, &held, &sums, warp, lane);
     else
         units_multiply<false>(kind, next, slot, ahead, &held, &sums, warp, lane);
     walked_set(warp, make_uint2(walked_of(warp).x + units_of_block(kind) * work_of(kind).slots,
-                                sums.next));
+                                sums_carry(sums)));
 }
 
 #else
@@ -170,7 +177,8 @@ DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fix
     struct slot_x x = {};
     int32_t at = next; // of the unit
     if (fixed)
-        slot_x_load(&x, form, row, w.cols, column_of(form, next & (w.slots - 1)) + half, lane);
+        slot_x_load(&x, form, b_kept(form, fixed), row, w.cols,
+                    column_of(form, next & (w.slots - 1)) + half, lane);
 #pragma unroll 1
     for (int32_t u = 0; u < units; u++, at -= w.slots) {
         float sum[2][2] = {};
@@ -266,7 +274,7 @@ DEVICE void second_multiply(int32_t kind, bool last, bool ahead, uint4 held[2][4
     const int32_t half = warp % TEAM_WARPS, units = second_units(kind, true);
     const uint8_t *row = shared_row(kind);
     const uint2 walked = walked_of(warp);
-    struct turn_of_sums sums = {walked.y};
+    struct turn_of_sums sums = sums_carried(walked.y);
     int32_t at = next_of_team(walked.x, warp); // of the unit
     struct turn_of_slot turn = turn_of(walked.x + at);
     int32_t left = units * w.slots - at;
@@ -304,7 +312,7 @@ DEVICE void second_multiply(int32_t kind, bool last, bool ahead, uint4 held[2][4
         }
         sums_leave(&sums, sum, warp, lane);
     }
-    walked_set(warp, make_uint2(walked_of(warp).x + units * w.slots, sums.next));
+    walked_set(warp, make_uint2(walked_of(warp).x + units * w.slots, sums_carry(sums)));
 }
 
 #else
@@ -316,7 +324,7 @@ DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
     const int32_t half = warp % TEAM_WARPS, units = second_units(kind, true);
     const uint8_t *row = shared_row(kind);
     const uint2 walked = walked_of(warp);
-    struct turn_of_sums sums = {walked.y};
+    struct turn_of_sums sums = sums_carried(walked.y);
     int32_t at = next_of_team(walked.x, warp); // of the unit
     struct turn_of_slot turn = turn_of(walked.x + at);
 #pragma unroll 1
@@ -341,17 +349,53 @@ DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
         }
         sums_leave(&sums, sum, warp, lane);
     }
-    walked_set(warp, make_uint2(walked_of(warp).x + units * w.slots, sums.next));
+    walked_set(warp, make_uint2(walked_of(warp).x + units * w.slots, sums_carry(sums)));
 }
 
 #endif
 
 #endif
 
-// Of the SM's units of a matrix, those that are not of the second format.
-DEVICE int32_t first_units(const struct weft__token_args *args, int32_t kind, int32_t layer)
+// What a warp knows of a matrix before its row of X is there. It lies in shared memory meanwhile: behind the row comes nothing but
+// products, for every instruction there is waited for by all SMs, and finds its text cold.
+struct plan {
+    int32_t units, next;      // not of the second format; the team's next slot of them
+    struct turn_of_slot slot; // where that is
+    bool ahead, second;       // it is taken before; there are units of the second format
+    uint2 walked;
+};
+
+DEVICE struct plan plan_make(const struct weft__token_args *args, int32_t step, int32_t warp)
 {
-    return units_of_block(kind) - second_units(kind, is_second(args, kind, layer));
+    const int32_t kind = step & 3, layer = step >> 2;
+    struct plan p;
+    p.walked = walked_of(warp);
+    p.second = is_second(args, kind, layer);
+    p.units = units_of_block(kind) - second_units(kind, p.second);
+    p.next = next_of_team(p.walked.x, warp);
+    p.slot = turn_of(p.walked.x + p.next);
+    p.ahead = HOLDS && p.next < p.units * work_of(kind).slots;
+    return p;
+}
+
+DEVICE void plan_keep(int32_t warp, const struct plan *p)
+{
+    const uint32_t own = (uint32_t)p->units | (uint32_t)p->second << 31;
+    const uint32_t slot = (uint32_t)p->next | (uint32_t)p->slot.at << 16 | p->slot.parity << 30 |
+                          (uint32_t)p->ahead << 31;
+    *(volatile uint64_t *)&shared_rest()->plan[warp] = (uint64_t)slot << 32 | own;
+}
+
+// By a lane that kept it.
+DEVICE struct plan plan_kept(int32_t warp)
+{
+    const uint64_t both = *(const volatile uint64_t *)&shared_rest()->plan[warp];
+    const uint32_t own = (uint32_t)both, slot = (uint32_t)(both >> 32);
+    const struct turn_of_slot at = {(int32_t)(slot >> 16 & 255), slot >> 30 & 1};
+    const struct plan p = {
+        (int32_t)(own & 0xffff),    (int32_t)(slot & 0xffff),        at,
+        HOLDS && (slot >> 31) != 0, WEFT_SECOND && (own >> 31) != 0, walked_of(warp)};
+    return p;
 }
 
 // A matrix: the row of X comes while the first tiles do.
@@ -359,37 +403,40 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
                             int32_t warp, int32_t lane)
 {
     struct tiles tiles = {}; // nothing of the matrix before is kept in registers until here
-    const uint32_t first = walked_of(warp).x;
-    if (HOLDS && next_of_team(first, warp) <
-                     first_units(args, step & 3, step >> 2) * work_of(step & 3).slots)
-        tiles_take(&tiles, turn_of(first + next_of_team(first, warp)), warp % TEAM_WARPS, lane);
+    const struct plan p = plan_make(args, step, warp);
+    plan_keep(warp, &p);
+    if (p.ahead)
+        tiles_take(&tiles, p.slot, warp % TEAM_WARPS, lane);
 #if SECOND_HOLDS
     const bool second_ahead = second_take_first(args, step, tiles.codes, warp, lane);
 #endif
     x_take(args, step & 3, turn, warp, lane);
-    const int32_t here = computed_here(step); // what follows from it is not kept while X is taken
-    const int32_t kind = here & 3, layer = here >> 2, units = first_units(args, kind, layer);
-    const uint2 walked = walked_of(warp);
-    const int32_t next = next_of_team(walked.x, warp);
-    const struct turn_of_slot slot = turn_of(walked.x + next);
-    const bool ahead = HOLDS && next < units * work_of(kind).slots;
-    struct turn_of_sums sums = {walked.y};
-    if (HOLDS && kind == QKV) // texts of their own
-        units_multiply(QKV, ROWS_ALONE, units, QKV_FIXED, next, slot, ahead, &tiles, &sums, warp,
-                       lane);
-    else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
-        units_multiply(kind, PAIRS, units, true, next, slot, ahead, &tiles, &sums, warp, lane);
-    else
-        units_multiply(kind, HOLDS ? PAIRS : form_of(kind), units, false, next, slot, ahead, &tiles,
-                       &sums, warp, lane);
-    const int32_t now = computed_here(step); // these are not kept either
-    walked_set(warp, make_uint2(walked_of(warp).x +
-                                    first_units(args, now & 3, now >> 2) * work_of(now & 3).slots,
-                                sums.next));
+    const int32_t kind =
+        computed_here(step) & 3; // what follows from it is not kept while X is taken
+    struct turn_of_sums sums = sums_carried(p.walked.y);
+    bool second = true;
+    if (!SECOND_HOLDS || kind != DOWN || !p.second) { // else all units are of the second format
+        if (HOLDS && kind == QKV)                     // texts of their own
+            units_multiply(QKV, ROWS_ALONE, p.units, QKV_FIXED, p.next, p.slot, p.ahead, &tiles,
+                           &sums, warp, lane);
+        else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
+            units_multiply(kind, PAIRS, p.units, true, p.next, p.slot, p.ahead, &tiles, &sums, warp,
+                           lane);
+        else
+            units_multiply(kind, HOLDS ? PAIRS : form_of(kind), p.units, false, p.next, p.slot,
+                           p.ahead, &tiles, &sums, warp, lane);
+        const struct plan kept = plan_kept(warp); // before any lane keeps the next one
+        const int32_t now = computed_here(step) & 3;
+        second = kept.second;
+        walked_set(warp, make_uint2(walked_of(warp).x + kept.units * work_of(now).slots,
+                                    sums_carry(sums)));
+    }
 #if SECOND_HOLDS
-    if (is_second(args, now & 3, now >> 2))
+    if (second) {
+        const int32_t now = computed_here(step); // not kept either
         second_multiply(now & 3, now >> 2 == args->num_layers - 1, second_ahead, tiles.codes, warp,
                         lane);
+    }
 #endif
 }
 
@@ -406,9 +453,6 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
         const uint32_t turn = s->launch * args->num_layers + l + 1;
         const int32_t lane = computed_here(own_lane), warp = computed_here(own_warp);
         if (kind == O && s->attends) { // between Q, K, V and O
-            if (l > 0 && warp == 0 && lane == 0)
-                arrivals_wait(args, WEFT__TOKEN_ROW_heads, turn, HEAD_ROWS / 16);
-            part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
             attend(args, l, turn, walked_of(warp).x, warp, lane);
             const uint2 walked = walked_of(warp);
             walked_set(warp, make_uint2(walked.x + s->place.left, walked.y));

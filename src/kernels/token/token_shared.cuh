@@ -67,9 +67,10 @@ struct shared {
     struct place place;                 // the SM's part of attention
     int32_t attends, split, fresh_page; // split: which part of the keys; page of the new key
     uint32_t launch;                    // its number
-    uint2
-        walked[MULTIPLIERS]; // of a warp that multiplies: slots, and units, before its next matrix
-    uint32_t again;          // the turn of sums that were not finite
+    uint2 walked
+        [MULTIPLIERS]; // of a warp that multiplies: slots before its next matrix, and where its sums go
+    uint64_t plan[MULTIPLIERS];         // of the matrix that is multiplied next
+    uint32_t again;                     // the turn of sums that were not finite
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
 };
@@ -149,6 +150,12 @@ DEVICE int32_t item_of_block(int32_t items)
 {
     const int32_t item = share_begin(items, (int32_t)blockIdx.x);
     return share_begin(items, (int32_t)blockIdx.x + 1) > item ? item : -1;
+}
+
+// The SM's units.
+DEVICE int32_t units_of_block(int32_t kind)
+{
+    return shared_rest()->share[kind][1] - shared_rest()->share[kind][0];
 }
 
 // Of matrices of the second format (token_second.cuh): slots of a block of sixteen rows, and of a unit. columns: slots are two columns
@@ -248,12 +255,13 @@ DEVICE int32_t units_of_row(int32_t row)
 
 #if !PLAIN
 
-// 32 results, a lane each, rounded as round_results() does it: x * weight as codes, the squares of x.
+// 32 results, a lane each, rounded as round_results() does it: x * weight as codes, the squares of x where a norm wants them.
+template <bool SQUARES>
 DEVICE void unit_send(const struct weft__token_args *args, int32_t row, int32_t unit, int32_t lane,
                       float x, float weight, uint32_t turn)
 {
     const struct rounded_group group = round_of(lane, x * weight);
-    const uint32_t square = float_bits(warp_sum(x * x, 32));
+    const uint32_t square = SQUARES ? float_bits(warp_sum(x * x, 32)) : 0;
     uint32_t codes = (uint32_t)group.code & 255u;
     codes |= __shfl_down_sync(0xffffffffu, codes, 1) << 8;
     codes |= __shfl_down_sync(0xffffffffu, codes, 2) << 16;

@@ -53,15 +53,15 @@ DEVICE struct held_scales held_scales_load(const uint8_t *tile, int32_t lane, ui
     const int32_t r = lane / 4, c = lane % 4;
     struct held_scales s;
 #if HOLDS_SUPER
+    // bytes of the lane's two units are picked before bits are put together: half of the instructions, and these are many
+    const uint32_t pick = c % 2 ? 0x7632 : 0x5410, behind = c < 2 ? 0 : 2;
+    const uint32_t kept = c < 2 ? 0x3f3f3f3fu : 0x30303030u, below = c < 2 ? 0 : 0x0f0f0f0fu;
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
         const uint4 w = *(const uint4 *)(tile + 4 * PAIR_LOW + (r + 8 * i) * 16);
-        const uint32_t scale =
-            c < 2 ? w.y & 0x3f3f3f3fu : (w.w & 0x0f0f0f0fu) | (w.y >> 2 & 0x30303030u);
-        const uint32_t min =
-            c < 2 ? w.z & 0x3f3f3f3fu : (w.w >> 4 & 0x0f0f0f0fu) | (w.z >> 2 & 0x30303030u);
         s.d[i] = w.x;
-        s.fine[i] = byte_permute(scale, min, c % 2 ? 0x7632 : 0x5410);
+        s.fine[i] = (byte_permute(w.y, w.z, pick) >> behind & kept) |
+                    (byte_permute(w.w, w.w >> 4, pick) & below);
         *loaded ^= w.x;
     }
 #else
@@ -142,9 +142,9 @@ DEVICE void tiles_end(const struct tiles *t, int32_t lane, const float sum[2][2]
 
 // What a tile is multiplied by. Columns of B are the x of their units in products of their own pair, and zeros in others, so that all
 // products of a tile add up in two chains and lane (r, c) has its units' at its end: 8 zeros for two tiles instead of 12 choices a tile.
-enum { B_KEPT = HOLDS_SUPER ? 1 : 4 }; // 1: registers are scarce, zeros are put in for every tile
 struct tile_x {
-    uint2 b[B_KEPT];  // of pair p
+    uint2 b
+        [4]; // of pair p; or of all as it comes, in b[0]: zeros are put in for every tile where registers are scarce
     float scale[2];   // of a unit; where there are no minima, by what its products are too large
     int32_t start[2]; // of its sum; where there are minima, what they are multiplied by
 };
@@ -154,15 +154,22 @@ DEVICE uint2 b_of_pair(uint2 b, uint32_t p, uint32_t lane)
     return make_uint2(lane / 8 == p ? b.x : 0, lane / 8 == p ? b.y : 0);
 }
 
-DEVICE struct tile_x tile_x_of(const uint8_t *row, int32_t cols, int32_t tile, int32_t lane)
+// The four pairs of B are kept where X is loaded once a matrix, of one column, or scales are few.
+DEVICE bool b_kept(enum form form, bool fixed)
+{
+    return !HOLDS_SUPER || (fixed && form == PAIRS);
+}
+
+DEVICE struct tile_x tile_x_of(const uint8_t *row, int32_t cols, int32_t tile, bool kept,
+                               int32_t lane)
 {
     struct tile_x x;
     const uint32_t l = (uint32_t)lane;
     const uint2 b = one_column(row + tile * 256, (int32_t)(l / 4), (int32_t)(l % 4), true);
     const uint4 own = ((const uint4 *)(row + cols))[(uint32_t)tile * 4 + l % 4];
 #pragma unroll
-    for (uint32_t p = 0; p < B_KEPT; p++)
-        x.b[p] = B_KEPT == 1 ? b : b_of_pair(b, p, l);
+    for (uint32_t p = 0; p < 4; p++)
+        x.b[p] = kept ? b_of_pair(b, p, l) : b;
 #pragma unroll
     for (int32_t h = 0; h < 2; h++) {
         const struct x_meta meta = x_meta_of(own, h);
@@ -176,36 +183,18 @@ static_assert(!TILE_MIN || (ONE_OFFSET(0, 0) == 1 && ONE_OFFSET(1, 0) == 1 && SI
               "products start from the sum of x");
 
 // B of a tile of X, pair by pair: zero but for a lane's own pair.
-DEVICE void tile_b(const struct tile_x *x, int32_t lane, uint2 b[4])
+DEVICE void tile_b(const struct tile_x *x, bool kept, int32_t lane, uint2 b[4])
 {
     const uint32_t l = (uint32_t)computed_here(lane);
 #pragma unroll
     for (uint32_t p = 0; p < 4; p++)
-        b[p] = B_KEPT == 1 ? b_of_pair(x->b[0], p, l) : x->b[p % B_KEPT];
+        b[p] = kept ? x->b[p] : b_of_pair(x->b[0], p, l);
 }
 
-// acc += tile i of the two times a tile of X, whose B is b.
-DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struct tile_x *x,
-                     const uint2 b[4], int32_t lane, float acc[2])
+// acc += both products of tile i of the two: of units of low and of high codes.
+DEVICE void tile_end(const struct tiles *t, int32_t i, const struct tile_x *x, const int32_t low[4],
+                     const int32_t high[4], float acc[2])
 {
-    int32_t low[4] = {x->start[0], x->start[1], x->start[0], x->start[1]}, high[4];
-    (void)half;
-#pragma unroll
-    for (int32_t p = 0; p < 4; p++) {
-        const uint4 w = t->codes[i][p];
-        const uint32_t a[4] = {~(w.x & 0x0f0f0f0fu), ~(w.y & 0x0f0f0f0fu), ~(w.z & 0x0f0f0f0fu),
-                               ~(w.w & 0x0f0f0f0fu)};
-        mma_s8_k32(low, a, b[p].x, b[p].y);
-    }
-#pragma unroll
-    for (int32_t k = 0; k < 4; k++)
-        high[k] = low[k];
-#pragma unroll
-    for (int32_t p = 0; p < 4; p++) {
-        const uint32_t a[4] = {t->codes[i][p].x, t->codes[i][p].y, t->codes[i][p].z,
-                               t->codes[i][p].w};
-        mma_u8_k32(high, a, b[p].x, b[p].y);
-    }
 #pragma unroll
     for (int32_t h = 0; h < 2; h++)
 #pragma unroll
@@ -225,20 +214,60 @@ DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struc
         }
 }
 
+// sum[i] += tile first + i of the two times a tile of X, whose B is b: their products by turns, for each waits for the one before of its
+// tile.
+DEVICE void held_add(const struct tiles *t, int32_t first, int32_t count, const struct tile_x *x,
+                     const uint2 b[4], float sum[][2])
+{
+    int32_t low[2][4], high[2][4];
+#pragma unroll
+    for (int32_t i = 0; i < count; i++)
+#pragma unroll
+        for (int32_t k = 0; k < 4; k++)
+            low[i][k] = x->start[k % 2];
+#pragma unroll
+    for (int32_t p = 0; p < 4; p++)
+#pragma unroll
+        for (int32_t i = 0; i < count; i++) {
+            const uint4 w = t->codes[first + i][p];
+            const uint32_t a[4] = {~(w.x & 0x0f0f0f0fu), ~(w.y & 0x0f0f0f0fu), ~(w.z & 0x0f0f0f0fu),
+                                   ~(w.w & 0x0f0f0f0fu)};
+            mma_s8_k32(low[i], a, b[p].x, b[p].y);
+        }
+#pragma unroll
+    for (int32_t i = 0; i < count; i++)
+#pragma unroll
+        for (int32_t k = 0; k < 4; k++)
+            high[i][k] = low[i][k];
+#pragma unroll
+    for (int32_t p = 0; p < 4; p++)
+#pragma unroll
+        for (int32_t i = 0; i < count; i++) {
+            const uint4 w = t->codes[first + i][p];
+            const uint32_t a[4] = {w.x, w.y, w.z, w.w};
+            mma_u8_k32(high[i], a, b[p].x, b[p].y);
+        }
+#pragma unroll
+    for (int32_t i = 0; i < count; i++)
+        tile_end(t, first + i, x, low[i], high[i], sum[i]);
+}
+
 #else
 
 #define tile_x one_x
 
-DEVICE struct one_x tile_x_of(const uint8_t *row, int32_t cols, int32_t tile, int32_t lane)
+DEVICE bool b_kept(enum form, bool)
+{
+    return false;
+}
+
+DEVICE struct one_x tile_x_of(const uint8_t *row, int32_t cols, int32_t tile, bool, int32_t lane)
 {
     return one_x_of(row, row + cols, tile, lane);
 }
 
-DEVICE void tile_b(const struct tile_x *, int32_t, uint2 *)
-{
-}
 DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struct tile_x *x,
-                     const uint2 *, int32_t lane, float acc[2])
+                     int32_t lane, float acc[2])
 {
     one_multiply(x, tile_at(t->at, i, half), 4, lane, acc);
 }
@@ -264,14 +293,14 @@ DEVICE int32_t column_of(enum form form, int32_t at)
     return at * (form == ROWS_ALONE ? SLOT_TILES : TEAM_WARPS);
 }
 
-DEVICE void slot_x_load(struct slot_x *x, enum form form, const uint8_t *row, int32_t cols,
-                        int32_t first, int32_t lane)
+DEVICE void slot_x_load(struct slot_x *x, enum form form, bool kept, const uint8_t *row,
+                        int32_t cols, int32_t first, int32_t lane)
 {
     const int32_t second = first + columns_apart(form);
     if (first * 256 < cols)
-        x->of[0] = tile_x_of(row, cols, first, lane);
+        x->of[0] = tile_x_of(row, cols, first, kept, lane);
     if (form != PAIRS && second * 256 < cols)
-        x->of[1] = tile_x_of(row, cols, second, lane);
+        x->of[1] = tile_x_of(row, cols, second, kept, lane);
 }
 
 // x: loaded before, or (`fresh`) here. Where tiles are not held, registers are there for one X at a time.
@@ -280,30 +309,37 @@ DEVICE void tiles_add(const struct tiles *t, enum form form, bool fresh, int32_t
                       int32_t lane, float sum[2][2])
 {
     const int32_t second = first + columns_apart(form);
-    if (fresh && HOLDS)
-        slot_x_load(x, form, row, cols, first, lane);
-    uint2 b[4] = {};
-    if (HOLDS && form == PAIRS) { // both tiles or none
-        if (first * 256 < cols) {
-            tile_b(&x->of[0], lane, b);
-            tile_add(t, 0, half, &x->of[0], b, lane, sum[0]);
-            tile_add(t, 1, half, &x->of[0], b, lane, sum[1]);
-        }
-        return;
+    const bool kept = b_kept(form, !fresh);
+#if HOLDS
+    enum { // are all slots whole?
+        ROWS_WHOLE = EMBED / 256 % SLOT_TILES == 0,
+        PAIRS_WHOLE = EMBED / 256 % TEAM_WARPS == 0 && WIDE / 256 % TEAM_WARPS == 0 &&
+                      ATTENDED / 256 % TEAM_WARPS == 0
+    };
+    (void)half;
+    if (fresh)
+        slot_x_load(x, form, kept, row, cols, first, lane);
+    uint2 b[4];
+    if ((form == PAIRS ? PAIRS_WHOLE : ROWS_WHOLE) || first * 256 < cols) {
+        tile_b(&x->of[0], kept, lane, b);
+        held_add(t, 0, form == PAIRS ? 2 : 1, &x->of[0], b, sum);
     }
+    if (form != PAIRS &&
+        (ROWS_WHOLE || second * 256 < cols)) { // registers are there for one X at a time
+        tile_b(&x->of[1], kept, lane, b);
+        held_add(t, 1, 1, &x->of[1], b, sum + 1);
+    }
+#else
+    (void)fresh;
     if (first * 256 < cols) {
-        tile_b(&x->of[0], lane, b);
-        if (!HOLDS)
-            x->of[0] = tile_x_of(row, cols, first, lane);
-        tile_add(t, 0, half, &x->of[0], b, lane, sum[0]);
+        x->of[0] = tile_x_of(row, cols, first, kept, lane);
+        tile_add(t, 0, half, &x->of[0], lane, sum[0]);
     }
     if (second * 256 < cols) {
-        if (!HOLDS)
-            x->of[0] = tile_x_of(row, cols, second, lane);
-        if (form != PAIRS)
-            tile_b(&x->of[1], lane, b);
-        tile_add(t, 1, half, &x->of[HOLDS && form != PAIRS ? 1 : 0], b, lane, sum[1]);
+        x->of[0] = tile_x_of(row, cols, second, kept, lane);
+        tile_add(t, 1, half, &x->of[0], lane, sum[1]);
     }
+#endif
 }
 
 #endif

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+// Turns of a few keys and as many values of a block, from where they lie to the tiles of AMX. Part of attention_few_amx.c.
+#ifndef WEFT_KERNELS_ATTENTION_FEW_TURNS_AMX_H
+#define WEFT_KERNELS_ATTENTION_FEW_TURNS_AMX_H
+
+#include "src/kernels/attention/attention_codes_avx512bf16.h"
+#include "src/kernels/attention/attention_tiles_amx.h"
+
+enum {
+    TURN = 4, // rows of each
+    TURNS = BLOCK / TURN,
+    SIXTEEN_TURNS = 16 / TURN,
+    TURN_NEAR_BYTES = 1024, // ahead, for L1
+    TURN_FAR_BYTES = 4096,  // for L2
+    MOST_AHEAD = BLOCK - 16,
+};
+
+// How the rows of a plane are read.
+struct turn {
+    const char *pool;
+    const int64_t *at;
+    int32_t size, dim, near, far; // near, far: rows
+};
+
+INLINE struct turn turn_of(const struct weft__attention_call *call,
+                           const struct weft__attention_plane *plane, const int64_t *at,
+                           weft_dtype kv, const int32_t dim)
+{
+    const int32_t size = is_code(kv) ? 1 : 2, most = call->ahead ? MOST_AHEAD : 0;
+    const int32_t near = TURN_NEAR_BYTES / (dim * size), far = TURN_FAR_BYTES / (dim * size);
+    return (struct turn){
+        plane->data, at, size, dim, near < most ? near : most, far < most ? far : most};
+}
+
+// 64 codes, or 32 numbers, of row `j` from `column` on. Asks for those of rows ahead.
+INLINE __m512i take_line(const struct turn *turn, int32_t j, int32_t column)
+{
+    const int32_t size = turn->size;
+    const char *from = turn->pool + size * (turn->at[j] + column);
+    _mm_prefetch(turn->pool + size * (turn->at[j + turn->near] + column), _MM_HINT_T0);
+    _mm_prefetch(turn->pool + size * (turn->at[j + turn->far] + column), _MM_HINT_T1);
+    return size == 1 ? load_codes(from, turn->dim, column) : _mm512_loadu_si512(from);
+}
+
+// Keys to the tiles of their sixteen.
+INLINE void take_keys(const struct tiles *t, weft_dtype kv, const struct code_table *table,
+                      const struct turn *turn, int32_t first)
+{
+    const int64_t steps = t->rows.pairs / 16;
+    uint16_t *row = t->keys + first / 16 % 2 * steps * TILE_NUMBERS + first % 16 * 32;
+    VF32_UNROLL
+    for (int32_t j = 0; j < TURN; j++, row += 32) {
+        uint16_t *to = row;
+        VF32_UNROLL
+        for (int32_t column = 0; column < turn->dim; column += group_of(kv)) {
+            __m512i x[2] = {take_line(turn, first + j, column)};
+            if (is_code(kv))
+                widen_codes(kv, table, x[0], x);
+            VF32_UNROLL
+            for (int i = 0; i < group_of(kv) / GROUP; i++, to += TILE_NUMBERS)
+                _mm512_storeu_si512(to, x[i]);
+        }
+    }
+}
+
+// 0 times a number that is none is not 0: where some row does not see the key these are left out, for add_wild().
+static __attribute__((noinline)) void tame_pair(struct tiles *t, int32_t pair, uint16_t *to)
+{
+    const __m512i exponent = _mm512_set1_epi16(0x7f80);
+    const __mmask32 even = 0x55555555u, odd = even << 1;
+    const __mmask32 unseen = (t->rows.by_all >> (2 * pair) & 1 ? 0 : even) |
+                             (t->rows.by_all >> (2 * pair + 1) & 1 ? 0 : odd);
+    for (int32_t i = 0; i < t->rows.groups * t->rows.columns / 16; i++, to += TILE_NUMBERS) {
+        const __m512i x = _mm512_loadu_si512(to);
+        const __mmask32 wild =
+            _mm512_mask_cmpeq_epi16_mask(unseen, _mm512_and_si512(x, exponent), exponent);
+        t->wild |= (uint64_t)((wild & even) != 0) << 2 * pair;
+        t->wild |= (uint64_t)((wild & odd) != 0) << (2 * pair + 1);
+        _mm512_storeu_si512(to, _mm512_maskz_mov_epi16(~wild, x));
+    }
+}
+
+// A line of each of two values to pairs.
+INLINE void pair_lines(weft_dtype kv, const struct code_table *table, __m512i a, __m512i b,
+                       __m512i x[4])
+{
+    if (is_code(kv)) {
+        widen_codes(kv, table, _mm512_unpacklo_epi8(a, b), x);
+        widen_codes(kv, table, _mm512_unpackhi_epi8(a, b), x + 2);
+    } else {
+        x[0] = _mm512_unpacklo_epi16(a, b);
+        x[1] = _mm512_unpackhi_epi16(a, b);
+    }
+}
+
+// Values to their place among the tiles of 32. Past the block's last, that again, which no row sees.
+INLINE void take_values(struct tiles *t, weft_dtype kv, const struct code_table *table,
+                        const struct turn *turn, int32_t first)
+{
+    uint16_t *row = t->values + first % 32 / 2 * 32;
+    VF32_UNROLL
+    for (int32_t j = first; j < first + TURN; j += 2, row += 32) {
+        uint16_t *to = row;
+        VF32_UNROLL
+        for (int32_t column = 0; column < turn->dim; column += group_of(kv)) {
+            __m512i x[4];
+            pair_lines(kv, table, take_line(turn, j, column), take_line(turn, j + 1, column), x);
+            VF32_UNROLL
+            for (int i = 0; i < group_of(kv) / 16; i++, to += TILE_NUMBERS)
+                _mm512_storeu_si512(to, x[i]);
+        }
+        if (kv != WEFT_INT8 && (t->rows.by_all >> j & 3) != 3)
+            tame_pair(t, j / 2, row);
+    }
+}
+
+// Four keys, and four values unless `value` is negative.
+INLINE void take_turn_of(struct tiles *t, weft_dtype kv, const int32_t k_dim, const int32_t v_dim,
+                         int32_t key, int32_t value)
+{
+    const struct rows *s = &t->rows;
+    const struct turn keys = turn_of(s->call, &s->call->k, s->at, kv, k_dim);
+    const struct turn values = turn_of(s->call, &s->call->v, s->values_at, kv, v_dim);
+    const struct code_table table = t->table;
+    take_keys(t, kv, &table, &keys, key);
+    if (value >= 0)
+        take_values(t, kv, &table, &values, value);
+}
+
+// Functions of their own, for the compiler to have registers for each.
+#define TAKE(kv)                                                                                   \
+    static __attribute__((noinline)) void take_##kv(struct tiles *t, int32_t key, int32_t value)   \
+    {                                                                                              \
+        const int32_t k_dim = t->rows.call->k.dim, v_dim = t->rows.call->v.dim;                    \
+        if (k_dim == 128 && v_dim == 128)                                                          \
+            take_turn_of(t, WEFT_##kv, 128, 128, key, value);                                      \
+        else if (k_dim == 64 && v_dim == 64)                                                       \
+            take_turn_of(t, WEFT_##kv, 64, 64, key, value);                                        \
+        else                                                                                       \
+            take_turn_of(t, WEFT_##kv, k_dim, v_dim, key, value);                                  \
+    }
+TAKE(INT8)
+TAKE(FP8_E4M3)
+TAKE(FP8_E5M2)
+TAKE(BF16)
+
+static void take_turn(struct tiles *t, int32_t key, int32_t value)
+{
+    switch (t->rows.call->k.dtype) {
+    case WEFT_INT8: take_INT8(t, key, value); break;
+    case WEFT_FP8_E4M3: take_FP8_E4M3(t, key, value); break;
+    case WEFT_FP8_E5M2: take_FP8_E5M2(t, key, value); break;
+    default: take_BF16(t, key, value);
+    }
+}
+
+#endif
