@@ -236,6 +236,14 @@ DEVICE bool has_counted(const uint32_t *counter, uint32_t goal)
     return (int32_t)(count - goal) >= 0;
 }
 
+// Between looks: who looks without a rest is in the way of those who send.
+DEVICE void rest_for(uint32_t nanoseconds)
+{
+#if __CUDA_ARCH__ >= 700
+    asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds) : "memory");
+#endif
+}
+
 // Programmatic dependent launch (sm_90). A kernel that calls nothing of this behaves as ever. What appends to caches or
 // writes what a batch consists of does not let the next launch start before it is done: attention_token.cu reads
 // these without waiting. (Attention that appends does let it: the next reader of its key comes behind what moves the

@@ -180,12 +180,14 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
         const uint64_t *const from = piece_words(args, kv_head, 0, piece);
         float2 state = make_float2(0, 0); // of part `lane`
         bool there;
-        do
+        for (;;) { // as long as nobody has sent anything, little is asked for, and seldom
+            there = lane < WEFT_SPLITS && turn_look_2(from + lane * PART_WORDS, turn, &state);
+            if (__any_sync(0xffffffffu, there))
+                break;
+            rest_for(200);
+        }
+        do { // all is asked for before any is looked at, and again until all is there
             there = lane >= WEFT_SPLITS || turn_look_2(from + lane * PART_WORDS, turn, &state);
-        while (!there);
-        __syncwarp();
-        do { // what was sent before the states: all is asked for before any is looked at, and again until all is there
-            there = true;
 #pragma unroll
             for (int32_t s = 0; s < WEFT_SPLITS; s++)
                 there &= turn_look(from + s * PART_WORDS + 2 + lane, turn, &value[s]);

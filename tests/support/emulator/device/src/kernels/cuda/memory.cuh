@@ -205,6 +205,10 @@ DEVICE bool has_counted(const uint32_t *counter, uint32_t goal)
     return emulated_seen((int32_t)(__atomic_load_n(counter, __ATOMIC_RELAXED) - goal) >= 0);
 }
 
+DEVICE void rest_for(uint32_t)
+{
+}
+
 // Launches run one after the other.
 DEVICE void let_next_start()
 {
