@@ -246,8 +246,9 @@ static void generates_greedily(void **state)
     close_worker(worker);
 }
 
-// Where tiles of AMX multiply packed blocks as bf16, a router that stands between two experts at position 180 takes the other one.
-// All other positions are as close as ever.
+// Where tiles of AMX multiply packed blocks as bf16, the first router at position 180 takes the other of two experts: 4 and 5 are
+// worth 0.92305 and 0.92125 there on the exact path, and 0.9231 and 0.9239 by logits that are off by 0.003 and 0.03. All other
+// positions are as close as ever.
 static bool between_experts(const subject *s)
 {
     enum { POSITION = 180 };
