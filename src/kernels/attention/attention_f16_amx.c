@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Attention of many rows over caches of f16 on the tiles of AMX, which multiply bf16: a number of f16 has 11 bits and is the sum
+// Attention over caches of f16 on the tiles of AMX, which multiply bf16: a number of f16 has 11 bits and is the sum
 // of two of bf16, what that has of it and the rest. Queries are f16, or may be rounded to it; weights are two parts, too, and lose
 // what is below 2^-16 of them. Sums are f32.
 //
@@ -8,6 +8,7 @@
 //
 // Fourteen times as many products as f32 multiply-adds make it worth while. A number that is infinite or none has no rest:
 // scores of such keys and queries are made one by one, such values are added behind the product to the rows that see them.
+#include "src/kernels/attention/attention_few_f16_amx.h"
 #include "src/kernels/attention/attention_strips_rows_amx.h"
 
 weft__attention_fn weft__attention_F16_amx, weft__attention_F16_avx512;
@@ -250,9 +251,9 @@ static void attend_block(struct tiles *t)
         if (t->wild_keys || t->wild_queries)
             score_wild(t, b);
         if (mask)
-            weigh(t, b, scale, true, false, t->weight_rest);
+            weigh(t, b, scale, true, t->weight_rest);
         else
-            weigh(t, b, scale, false, false, t->weight_rest);
+            weigh(t, b, scale, false, t->weight_rest);
         turn_weights(s->weight, t->weights);
         turn_weights(t->weight_rest, t->weights_rest);
         // Keys and values in parts are more than the first cache holds.

@@ -24,107 +24,6 @@ int64_t weft__attention_scratch_amx(int32_t rows, int32_t head_dim, int32_t v_di
     return most > strips ? most : strips;
 }
 
-static void score(struct tiles *t, int32_t b)
-{
-    const struct rows *s = &t->rows;
-    const int64_t steps = s->call->k.dim / GROUP;
-    const uint32_t *q = s->q + (int64_t)b * s->pairs * LANES;
-    const uint16_t *keys = t->keys;
-    tile_zero(0);
-    tile_zero(1);
-    tile_zero(2);
-    tile_zero(3);
-    for (int64_t i = 0; i < steps; i++, q += TILE_SUMS, keys += TILE_NUMBERS) {
-        ask_rows(t, ASK_ROWS);
-        tile_load(6, q, TILE_ROW_BYTES);
-        tile_load(4, keys, TILE_ROW_BYTES);
-        tile_dot_bf16(0, 4, 6);
-        tile_load(5, keys + steps * TILE_NUMBERS, TILE_ROW_BYTES);
-        tile_dot_bf16(1, 5, 6);
-        tile_load(4, keys + 2 * steps * TILE_NUMBERS, TILE_ROW_BYTES);
-        tile_dot_bf16(2, 4, 6);
-        tile_load(5, keys + 3 * steps * TILE_NUMBERS, TILE_ROW_BYTES);
-        tile_dot_bf16(3, 5, 6);
-    }
-    tile_store(0, s->scores);
-    tile_store(1, s->scores + TILE_SUMS);
-    tile_store(2, s->scores + 2 * TILE_SUMS);
-    tile_store(3, s->scores + 3 * TILE_SUMS);
-}
-
-// A tile of weights, which is in 4, by one of values, through tile `b`, to tile `sum`.
-#define ADD_TILE(sum, value, b)                                                                    \
-    do {                                                                                           \
-        tile_load(b, value, TILE_ROW_BYTES);                                                       \
-        tile_dot_bf16(sum, 4, b);                                                                  \
-    } while (0)
-
-static void add_values(struct tiles *t, int32_t b)
-{
-    const struct rows *s = &t->rows;
-    const int64_t columns = s->call->v.dim / 16, half = columns * TILE_NUMBERS;
-    float *acc = sums_of(s, b);
-    const uint16_t *values = t->values;
-    int64_t i = 0;
-    for (; i + VALUE_TILES <= columns; i += VALUE_TILES) {
-        ask_rows(t, 2 * ASK_ROWS);
-        tile_load(0, acc, TILE_ROW_BYTES);
-        tile_load(1, acc + TILE_SUMS, TILE_ROW_BYTES);
-        tile_load(2, acc + 2 * TILE_SUMS, TILE_ROW_BYTES);
-        tile_load(3, acc + 3 * TILE_SUMS, TILE_ROW_BYTES);
-        for (int h = 0; h < HALVES; h++) {
-            tile_load(4, t->weights + h * TILE_NUMBERS, TILE_ROW_BYTES);
-            ADD_TILE(0, values + h * half, 6);
-            ADD_TILE(1, values + h * half + TILE_NUMBERS, 7);
-            ADD_TILE(2, values + h * half + 2 * TILE_NUMBERS, 6);
-            ADD_TILE(3, values + h * half + 3 * TILE_NUMBERS, 7);
-        }
-        tile_store(0, acc);
-        tile_store(1, acc + TILE_SUMS);
-        tile_store(2, acc + 2 * TILE_SUMS);
-        tile_store(3, acc + 3 * TILE_SUMS);
-        acc += VALUE_TILES * TILE_SUMS;
-        values += VALUE_TILES * TILE_NUMBERS;
-    }
-    for (; i < columns; i++, acc += TILE_SUMS, values += TILE_NUMBERS) {
-        tile_load(0, acc, TILE_ROW_BYTES);
-        for (int h = 0; h < HALVES; h++) {
-            tile_load(4, t->weights + h * TILE_NUMBERS, TILE_ROW_BYTES);
-            ADD_TILE(0, values + h * half, 6);
-        }
-        tile_store(0, acc);
-    }
-}
-
-static void attend_block(struct tiles *t)
-{
-    const struct rows *s = &t->rows;
-    const struct weft__attention_call *call = s->call;
-    const bool mask = s->by_all != ~UINT64_C(0) || call->generic;
-    const float scale = call->scale * LOG2E;
-    gather(t);
-    if (s->scaled) {
-        gather_scales(call, s->tile, &call->k, s->block->first, s->block->n, 1, s->key_scale);
-        gather_scales(call, s->tile, &call->v, s->block->first, s->block->n, 1, s->value_scale);
-    }
-    for (int32_t b = 0; b < s->blocks; b++) {
-        score(t, b);
-        if (s->scaled)
-            weigh(t, b, scale, true, true, NULL);
-        else if (mask)
-            weigh(t, b, scale, true, false, NULL);
-        else
-            weigh(t, b, scale, false, false, NULL);
-        turn_weights(s->weight, t->weights);
-        shrink_sums(s, b);
-        add_values(t, b);
-        if (t->wild)
-            add_wild(t, b);
-    }
-    ask_rows(t, ALL_ROWS);
-    count_block(s, mask);
-}
-
 INLINE void score_strip(const struct strips *t, int32_t strip, int32_t slot, int32_t sixteens,
                         struct pending *beside)
 {
@@ -241,11 +140,9 @@ static void attend_on_tiles(const struct weft__attention_call *call,
     tiles_begin(16);
     for (int32_t n, i = 0; i < count; i += n) {
         n = alike(call, tiles + i, count - i);
-        if (n > 0 && weft__attention_rows(call, tiles + i) > LANES)
+        if (n > 0)
             attend_strips(call, tiles + i, n,
                           (struct strip_products){gather_slot, score_strip, add_strip}, false);
-        else if (n > 0)
-            attend_tiles(call, tiles + i, n, attend_block);
         else
             pairs_for(call->k.dtype)(call, tiles + i, 1), n = 1;
     }
@@ -255,9 +152,9 @@ static void attend_on_tiles(const struct weft__attention_call *call,
 // Are tiles of so many rows done by tiles of AMX that are as wide (attention_few_amx.c)?
 static bool is_few_on_tiles(const struct weft__attention_call *call, int32_t rows)
 {
-    return rows <= 16 && !(call->k.dtype == WEFT_BF16 && rows <= BF16_F32_ROWS) &&
-           call->k.dim % GROUP == 0 && call->v.dim % GROUP == 0 && call->softcap <= 0 &&
-           !call->alibi_slopes;
+    const bool in_f32 = call->k.dtype == WEFT_BF16 && rows <= BF16_F32_ROWS;
+    return rows <= LANES && !(in_f32 && takes_few(call, rows)) && call->k.dim % GROUP == 0 &&
+           call->v.dim % GROUP == 0 && call->softcap <= 0 && !call->alibi_slopes;
 }
 
 // The first tiles that are alike, or one without keys. Returns how many.

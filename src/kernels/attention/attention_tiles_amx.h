@@ -52,8 +52,8 @@ static int64_t bytes_of_rows(int32_t rows, int32_t head_dim, int32_t v_dim)
     return (weft__attention_scratch_avx512bf16(rows, head_dim, v_dim) + 63) / 64 * 64;
 }
 
-static struct tiles lay_out_tiles(const struct weft__attention_call *call,
-                                  const struct weft__attention_tile *tile)
+static inline struct tiles lay_out_tiles(const struct weft__attention_call *call,
+                                         const struct weft__attention_tile *tile)
 {
     struct tiles t = {.rows = lay_out(call, tile)};
     if (is_code(call->k.dtype))
@@ -114,23 +114,6 @@ INLINE void load_row(const struct tiles *t, weft_dtype kv,
     x[1] = column + GROUP < plane->dim ? _mm512_loadu_si512(from + GROUP) : x[0];
 }
 
-INLINE void gather_keys(struct tiles *t, weft_dtype kv)
-{
-    const struct rows *s = &t->rows;
-    const int64_t steps = s->call->k.dim / GROUP;
-    for (int32_t j = 0; j < BLOCK; j++) {
-        uint16_t *to = t->keys + j / 16 * steps * TILE_NUMBERS + j % 16 * 32;
-        ask_rows(t, t->eager || j % 2);
-        for (int64_t i = 0; i < steps; i += 2) {
-            __m512i x[2];
-            load_row(t, kv, &s->call->k, s->at[j], (int32_t)i * GROUP, x);
-            _mm512_storeu_si512(to + i * TILE_NUMBERS, x[0]);
-            if (i + 1 < steps)
-                _mm512_storeu_si512(to + (i + 1) * TILE_NUMBERS, x[1]);
-        }
-    }
-}
-
 // 0 times a number that is none is not 0: where some row does not see the key these are left out, for add_wild().
 INLINE __m512i numbers_of(struct tiles *t, int32_t key, __m512i x)
 {
@@ -163,21 +146,6 @@ INLINE void gather_values_to(struct tiles *t, weft_dtype kv, uint16_t *values)
                 _mm512_storeu_si512(to + TILE_NUMBERS, _mm512_unpackhi_epi16(a, b));
             }
         }
-    }
-}
-
-INLINE void gather_values(struct tiles *t, weft_dtype kv)
-{
-    gather_values_to(t, kv, t->values);
-}
-
-static inline void gather(struct tiles *t)
-{
-    switch (t->rows.call->k.dtype) {
-    case WEFT_INT8: gather_keys(t, WEFT_INT8), gather_values(t, WEFT_INT8); break;
-    case WEFT_FP8_E4M3: gather_keys(t, WEFT_FP8_E4M3), gather_values(t, WEFT_FP8_E4M3); break;
-    case WEFT_FP8_E5M2: gather_keys(t, WEFT_FP8_E5M2), gather_values(t, WEFT_FP8_E5M2); break;
-    default: gather_keys(t, WEFT_BF16), gather_values(t, WEFT_BF16);
     }
 }
 
