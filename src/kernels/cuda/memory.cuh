@@ -239,9 +239,7 @@ DEVICE bool has_counted(const uint32_t *counter, uint32_t goal)
 // Between looks: who looks without a rest is in the way of those who send.
 DEVICE void rest_for(uint32_t nanoseconds)
 {
-#if __CUDA_ARCH__ >= 700
     asm volatile("nanosleep.u32 %0;" ::"r"(nanoseconds) : "memory");
-#endif
 }
 
 // Programmatic dependent launch (sm_90). A kernel that calls nothing of this behaves as ever. What appends to caches or
