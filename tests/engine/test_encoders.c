@@ -228,14 +228,33 @@ static void agrees_with_transformers(void **state)
     free(vectors);
 }
 
+// A vector is the mean of its text's states, so it may be off by what they may be in the mean. That matters where experts tie alone:
+// what is behind another choice of many tokens does not cancel as rounding does.
+static double least_cosine(const subject *s, const engine_text *text, const golden *ties,
+                           double rms)
+{
+    const double least = 0.9999;
+    double square = 0;
+    if (!golden_find(ties, s->name, "ties"))
+        return least;
+    for (int32_t i = 0; i < s->dim; i++) {
+        double sum = 0;
+        for (int32_t t = 0; t < text->count; t++)
+            sum += (double)text->states[(int64_t)t * s->dim + i];
+        square += sum / text->count * sum / text->count;
+    }
+    return fmin(least, 1 - rms * rms * s->dim / square / 2);
+}
+
 // Vectors have length 1.
-static void expect_cosines(const subject *s, const float *exact, const float *vectors)
+static void expect_cosines(const subject *s, const float *exact, const float *vectors,
+                           const golden *ties, double rms)
 {
     for (int n = 0; n < TEXTS; n++) {
         double cosine = 0;
         for (int32_t i = 0; i < s->dim; i++)
             cosine += (double)exact[n * s->dim + i] * (double)vectors[n * s->dim + i];
-        if (!(cosine >= 0.9999))
+        if (!(cosine >= least_cosine(s, &s->texts[n], ties, rms)))
             fail_msg("%s: the vector of text %d has a cosine of %.6f to the exact one", s->name, n,
                      cosine);
     }
@@ -270,7 +289,7 @@ static void stays_close_by_default(void **state)
         worker = open_with(s, &options);
         embed(s, worker, &mean, vectors);
         engine_worker_close(worker);
-        expect_cosines(s, exact, vectors);
+        expect_cosines(s, exact, vectors, rounded, 2 * rms);
         expect_states(&(subject){.name = s->name,
                                  .file = s->file,
                                  .dim = s->dim,

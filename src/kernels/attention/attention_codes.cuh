@@ -5,7 +5,7 @@
 //
 // A product of queries and keys does not mind the order of the elements, as long as both have the same: lane
 // 4 key + t loads the elements 16 t .. 16 t + 15 of every 64 of a key at once, and queries lie in shared memory in the
-// order in which these come up (codes_column()). Nor does a product of weights and values mind the order of the
+// order in which these come up (query_column()). Nor does a product of weights and values mind the order of the
 // columns: a lane loads SPAN = head_dim / 8 elements of each of its four keys at once, so that column lane / 4 of
 // product n is element SPAN (lane / 4) + n.
 //

@@ -7,7 +7,7 @@
 
 #define DEVICE static __device__ __forceinline__
 
-enum { WARP = 32, EVERY_LANE = -1 };
+enum { WARP = 32 };
 
 DEVICE float bits_float(uint32_t bits)
 {

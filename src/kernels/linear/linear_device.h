@@ -58,7 +58,6 @@ enum {
     WEFT__LINEAR_MAX_PARTS = 4,
     WEFT__LINEAR_TILE_ROWS = 16,
     WEFT__LINEAR_TILE_COLS = 256,
-    WEFT__LINEAR_PAIR_COLS = 64,
 };
 
 // Points of the lattice that a format's kernels keep in shared memory, a word each (values of formats.def); 0: it has none.
