@@ -16,12 +16,15 @@ static void name_reference(const linear_problem *p, char name[96])
     snprintf(name, 96, "linear_%s_%.*s_ref", format, (int)strcspn(acts, "_"), acts);
 }
 
-// What tiles of bf16 add to the error of a product of sums, as linear.h says of packed blocks by many rows of X on a CPU with AMX.
+// What tiles of bf16 add to the error, over the sum of magnitudes: what linear.h says of packed blocks by so many rows of X on a CPU
+// with AMX.
 static double tiles_error(const linear_problem *p)
 {
-    enum { LEAST = 32 }; // rows of X
+    const int32_t least = p->format == WEFT_Q6_K ? 32 : 64;
     const bench_kernel kernel = linear_kernel_of(p);
-    return strstr(kernel.name, "_q8_packed_amx") && p->batch >= LEAST ? 0x1p-7 : 0;
+    if (!strstr(kernel.name, "_q8_packed_amx") || p->batch < least || p->wish->exact)
+        return 0;
+    return p->format == WEFT_MXFP4 ? 0x1p-8 : 0x1p-7;
 }
 
 // Who says what is right, the input and what a candidate made of it.
