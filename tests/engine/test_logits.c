@@ -276,8 +276,14 @@ static void stays_close_by_default(void **state)
     float d = golden_model_distance(s->file, s->logits) /
               (float)golden_number(s->file, "model", "max_abs_logit", 0);
     print_message("%s: by default off by %.2g of the largest logit\n", s->name, (double)d);
-    if (d > 0.05f && between_experts(s))
-        return;
+    if (d > 0.05f && between_experts(s)) {
+        // In passes of so few tokens no tiles of bf16 multiply packed blocks: all positions are close.
+        const engine_options few = {.chunk_tokens = 31};
+        run(s, open_with(s, &few), INT32_MAX);
+        d = golden_model_distance(s->file, s->logits) /
+            (float)golden_number(s->file, "model", "max_abs_logit", 0);
+        print_message("%s: in passes of 31 off by %.2g\n", s->name, (double)d);
+    }
     assert_true(d <= 0.05f);
 }
 
