@@ -138,12 +138,14 @@ bool linear_make_ready(linear_problem *p)
 
 bench_kernel linear_kernel_of(const linear_problem *p)
 {
+    enum { BF16_FEW = 4 }; // rows of X that kernels of f32 take
     const bench *run = &p->wish->run;
     bench_kernel kernel = bench_kernel_of(run, p->plan);
     weft_kernel_info info;
     char begin[sizeof kernel.name];
+    const char *acts = p->format != WEFT_BF16 ? "q8" : p->batch <= BF16_FEW ? "f32" : "bf16";
     const int length =
-        snprintf(begin, sizeof begin, "linear_%s_q8_packed_", weft_dtype_name(p->format));
+        snprintf(begin, sizeof begin, "linear_%s_%s_packed_", weft_dtype_name(p->format), acts);
     if (run->options.device != WEFT_DEVICE_CPU || p->wish->in_place ||
         !weft_linear_packed_layout(p->plan, 0))
         return kernel;
