@@ -10,7 +10,7 @@
 enum {
     ROWS = 4,
     SOME = 4, // rows of X whose sums stay in registers
-    AHEAD_BYTES = 4096,
+    AHEAD_BYTES = 3072,
 };
 
 static float weight_of(uint16_t word)
