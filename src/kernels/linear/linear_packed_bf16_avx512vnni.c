@@ -45,14 +45,17 @@ static float add_others(const struct weft__linear_call *call, int64_t row, const
     return isnan(sum) ? multiply_row(call, row, x) : (float)sum;
 }
 
-// A unit of a row of W by `cols` rows of X from their column of the same place on.
+// A unit of a row of W by `cols` rows of X from their column of the same place on. The three lines at `ahead` are asked for one by
+// one between the products: together they cost 3 %.
 WEFT__INLINE void add_unit(__m512 acc[SOME], const unsigned char *unit, const float *const x[SOME],
-                           int64_t k, int cols, __m512i exponents)
+                           int64_t k, int cols, __m512i exponents, const unsigned char *ahead)
 {
     const __m512i high = _mm512_set1_epi32((int)0xffff0000);
     const __m512i codes = _mm512_load_si512(unit);
     WEFT__UNROLL for (int g = 0; g < 4; g++)
     {
+        if (g < 3)
+            __asm__ volatile("prefetcht0 %0" : : "m"(ahead[64 * g]) : "memory");
         __m512i bytes = _mm512_load_si512(unit + 64 + g / 2 * 64);
         if (g % 2)
             bytes = _mm512_shuffle_epi8(bytes, codes_swap());
@@ -103,11 +106,7 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
             const unsigned char *ahead = far < stride ? w + far : next + (far - stride);
             WEFT__UNROLL for (int r = 0; r < ROWS; r++)
             {
-                WEFT__UNROLL for (int i = 0; i < WEFT__CODES_BYTES; i += 64)
-                {
-                    __asm__ volatile("prefetcht0 %0" : : "m"(ahead[r * stride + i]) : "memory");
-                }
-                add_unit(acc[r], w + from[r] + at, x, k, cols, exponents);
+                add_unit(acc[r], w + from[r] + at, x, k, cols, exponents, ahead + r * stride);
             }
         }
         WEFT__UNROLL for (int r = 0; r < ROWS; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
