@@ -64,6 +64,26 @@ TAKE(take_f32, load_f32)
 TAKE(take_f16, load_f16)
 TAKE(take_bf16, load_bf16)
 
+// Weights of 12 bits are taken by units.
+WEFT__INLINE __m512i take_codes(const struct weft__linear_call *call, int64_t row, int64_t k,
+                                __mmask32 mask)
+{
+    (void)call, (void)row, (void)k, (void)mask;
+    return _mm512_setzero_si512();
+}
+
+// As row r of the tiles from `to` on.
+WEFT__INLINE void take_unit_to(uint16_t (*to)[16][STEP], int r,
+                               const struct weft__linear_call *call, int64_t row, int64_t k)
+{
+    __m512i w[WEFT__CODES_COLS / STEP];
+    take_unit(call, row, k, w);
+    WEFT__UNROLL for (int g = 0; g < WEFT__CODES_COLS / STEP; g++)
+    {
+        _mm512_store_si512(to[g][r % 16], w[g]);
+    }
+}
+
 // Rows [m, m + rows) of one sixteen: its tiles of 32 columns lie one after another, in a tile pair beside pair,
 // in a pair row beside row.
 WEFT__INLINE void narrow_sixteen(const void *x, weft_dtype dtype, int64_t at, int64_t x_stride,
@@ -111,7 +131,9 @@ WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *ca
 {
     for (int r = 0; r < PANEL_ROWS; r++) {
         int64_t at = row + r < last ? row + r : last;
-        for (int64_t i = 0; i < columns; i += STEP) {
+        for (int64_t i = 0; take == take_codes && i < columns; i += WEFT__CODES_COLS)
+            take_unit_to(&p->w[r / 16][i / STEP], r, call, at, k + i);
+        for (int64_t i = 0; take != take_codes && i < columns; i += STEP) {
             int64_t left = columns - i;
             __m512i w = take(call, at, k + i, left < STEP ? (1u << left) - 1 : 0xffffffffu);
             _mm512_store_si512(p->w[r / 16][i / STEP][r % 16], w);
@@ -351,9 +373,30 @@ static struct turning turning_of(const struct weft__linear_call *call, struct pa
         .each = (int32_t)((PANEL_ROWS + blocks - 1) / blocks)};
 }
 
+// The same of 12 bits: their units, row by row, are divided among the steps.
+WEFT__INLINE void turn_units(const struct turning *t, int64_t i)
+{
+    enum { UNITS = SHORT / WEFT__CODES_COLS, EACH = WEFT__CODES_COLS / STEP };
+    for (int64_t n = i * t->each / EACH; n < (i + 1) * t->each / EACH; n++) {
+        const int32_t r = t->row + (int32_t)n / UNITS, unit = (int32_t)n % UNITS;
+        if (r >= PANEL_ROWS || unit * WEFT__CODES_COLS >= t->columns)
+            continue;
+        const unsigned char *ask =
+            t->ask + r * t->call->weight_stride_bytes + unit * WEFT__CODES_BYTES;
+        for (int line = 0; line < WEFT__CODES_BYTES; line += 64)
+            _mm_prefetch((const char *)ask + line, _MM_HINT_T1);
+        take_unit_to(&t->to[r / 16][EACH * unit], r, t->call,
+                     t->first + (r < t->rows ? r : t->rows - 1), t->k + unit * WEFT__CODES_COLS);
+    }
+}
+
 // Step i of the rows that are under way.
 WEFT__INLINE void turn(const struct turning *t, int64_t i, take_fn *take, int bytes)
 {
+    if (take == take_codes) {
+        turn_units(t, i);
+        return;
+    }
     const int64_t left = t->columns - i * STEP;
     const __mmask32 there = left >= STEP ? 0xffffffffu : left > 0 ? (1u << left) - 1 : 0;
     const int32_t end = t->row + t->each < PANEL_ROWS ? t->row + t->each : PANEL_ROWS;
@@ -456,7 +499,8 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
 {
     struct panel p;
     struct block block = {0};
-    const bool shorts = weft__linear_in_shorts(call->x_bf16_stride, call->run_batch, call->rows);
+    const bool shorts = (take == take_codes && call->x_bf16_stride <= 1 << 16) ||
+                        weft__linear_in_shorts(call->x_bf16_stride, call->run_batch, call->rows);
     const int32_t tile = tile_cols(call, shorts);
     // A row of a tile is a line.
     as_it_lies =

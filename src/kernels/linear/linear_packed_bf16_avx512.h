@@ -43,30 +43,34 @@ static __attribute__((noinline)) __m512i codes_with_others(const struct weft__li
     return _mm512_load_si512(w);
 }
 
-// Columns [k, k + 32) of a row.
-WEFT__INLINE __m512i take_codes(const struct weft__linear_call *call, int64_t row, int64_t k,
-                                __mmask32 mask)
+// The unit of a row that begins at column k, as w[group] in order of columns.
+WEFT__INLINE void take_unit(const struct weft__linear_call *call, int64_t row, int64_t k,
+                            __m512i w[4])
 {
-    static const _Alignas(16)
-        uint8_t turns[2][16] = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
-                                {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14}};
     const __m512i order =
         _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30, 28, 26, 24,
                          22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
-    if (!mask)
-        return _mm512_setzero_si512();
+    const __m512i exponents = _mm512_load_si512(weft__codes_head_of(call));
     const unsigned char *unit =
         call->weight + row * call->weight_stride_bytes + k / WEFT__CODES_COLS * WEFT__CODES_BYTES;
-    const int group = (int)(k % WEFT__CODES_COLS / 32);
-    const __m512i codes = _mm512_srl_epi16(_mm512_load_si512(unit), _mm_cvtsi32_si128(4 * group));
-    const __m512i bytes =
-        _mm512_shuffle_epi8(_mm512_load_si512(unit + 64 + group / 2 * 64),
-                            _mm512_broadcast_i32x4(_mm_load_si128((const void *)turns[group % 2])));
-    const __m512i exponents = _mm512_load_si512(weft__codes_head_of(call));
-    const __m512i words = _mm512_permutexvar_epi16(order, codes_words(codes, bytes, exponents));
-    return _mm512_test_epi16_mask(words, words) == UINT32_MAX
-               ? words
-               : codes_with_others(call, row, k, words);
+    const __m512i codes = _mm512_load_si512(unit);
+    __m512i least = _mm512_set1_epi16(-1);
+    WEFT__UNROLL for (int g = 0; g < 4; g++)
+    {
+        __m512i bytes = _mm512_load_si512(unit + 64 + g / 2 * 64);
+        if (g % 2)
+            bytes = _mm512_shuffle_epi8(bytes, codes_swap());
+        const __m512i words =
+            codes_words(g ? _mm512_srli_epi16(codes, 4u * (unsigned)g) : codes, bytes, exponents);
+        least = _mm512_min_epu16(least, words);
+        w[g] = _mm512_permutexvar_epi16(order, words);
+    }
+    // Weights that stand in the list are 0 here.
+    if (_mm512_test_epi16_mask(least, least) != UINT32_MAX)
+        WEFT__UNROLL for (int g = 0; g < 4; g++)
+        {
+            w[g] = codes_with_others(call, row, k + 32 * g, w[g]);
+        }
 }
 
 #endif

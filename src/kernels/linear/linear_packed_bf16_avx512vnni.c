@@ -22,11 +22,14 @@ static float weight_of(uint16_t word)
 static float multiply_row(const struct weft__linear_call *call, int64_t row, const float *x)
 {
     double sum = 0;
-    for (int64_t k = 0; k < call->cols; k += 32) {
-        _Alignas(64) uint16_t w[32];
-        _mm512_store_si512(w, take_codes(call, row, k, UINT32_MAX));
-        for (int i = 0; i < 32; i++)
-            sum += (double)weight_of(w[i]) * (double)x[k + i];
+    for (int64_t k = 0; k < call->cols; k += WEFT__CODES_COLS) {
+        union {
+            __m512i groups[4];
+            uint16_t w[WEFT__CODES_COLS];
+        } unit;
+        take_unit(call, row, k, unit.groups);
+        for (int i = 0; i < WEFT__CODES_COLS; i++)
+            sum += (double)weight_of(unit.w[i]) * (double)x[k + i];
     }
     return (float)sum;
 }
