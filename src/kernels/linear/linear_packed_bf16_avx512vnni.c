@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// bf16 weights in 12 bits (linear_packed_bf16.h) by a few rows of X in f32: four rows of W go together, a unit of each by
-// turns, so memory sees four streams and no row's pause at the end of a page is the thread's. The sum of a row of W by a row of X
+// bf16 weights in 12 bits (linear_packed_bf16.h) by a few rows of X in f32: the rows of a task are four streams, of which a unit
+// each is multiplied by turns, so that no stream's pause at the end of a page is the thread's. The sum of a row of W by a row of X
 // adds the same products in the same order whatever the batch is; weights that stand in the list come last.
 #include <math.h>
 
@@ -8,7 +8,7 @@
 #include "src/kernels/linear/linear_packed_bf16_avx512.h"
 
 enum {
-    ROWS = 4,
+    ROWS = 4, // of W, one of each stream
     SOME = 4, // rows of X whose sums stay in registers
     AHEAD_BYTES = 3072,
 };
@@ -75,21 +75,19 @@ WEFT__INLINE void add_unit(__m512 acc[SOME], const unsigned char *unit, const fl
     }
 }
 
-// Rows [row, row + ROWS) of W, of which `there` are, by rows [col, col + cols) of X.
-WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t row, int there,
-                                int32_t col, int cols)
+// A row of W of each stream, from `row` on `apart` rows from one another and before row1, by rows [col, col + cols) of X. Behind
+// them is asked for what lies at `next` likewise.
+WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t row, int64_t apart,
+                                int64_t row1, const unsigned char *next, int32_t col, int cols)
 {
     const int64_t stride = call->weight_stride_bytes, sum = weft__linear_chunk(call->cols, 16);
     const __m512i exponents = _mm512_load_si512(weft__codes_head_of(call));
     const unsigned char *w = call->weight + row * stride;
-    const unsigned char *next = w + ROWS * stride;
     const float *x[SOME];
     __m512 total[ROWS][SOME];
     int64_t from[ROWS];
-    if (call->next && row + ROWS >= call->next_from)
-        next = call->next;
     for (int r = 0; r < ROWS; r++)
-        from[r] = (r < there ? r : there - 1) * stride;
+        from[r] = (row + r * apart < row1 ? r * apart : row1 - 1 - row) * stride;
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         x[c] = call->x + (col + c < call->batch ? col + c : call->batch - 1) * call->x_stride;
@@ -109,7 +107,8 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
             const unsigned char *ahead = far < stride ? w + far : next + (far - stride);
             WEFT__UNROLL for (int r = 0; r < ROWS; r++)
             {
-                add_unit(acc[r], w + from[r] + at, x, k, cols, exponents, ahead + r * stride);
+                add_unit(acc[r], w + from[r] + at, x, k, cols, exponents,
+                         ahead + r * apart * stride);
             }
         }
         WEFT__UNROLL for (int r = 0; r < ROWS; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
@@ -117,24 +116,28 @@ WEFT__INLINE void multiply_rows(const struct weft__linear_call *call, int64_t ro
             total[r][c] = _mm512_add_ps(total[r][c], acc[r][c]);
         }
     }
-    for (int r = 0; r < there; r++)
+    for (int r = 0; r < ROWS && row + r * apart < row1; r++)
         for (int c = 0; c < cols && col + c < call->batch; c++)
-            weft__linear_store(call, col + c, row + r,
-                               add_others(call, row + r, x[c], vf32_sum(total[r][c])));
+            weft__linear_store(call, col + c, row + r * apart,
+                               add_others(call, row + r * apart, x[c], vf32_sum(total[r][c])));
 }
 
 weft__linear_fn weft__linear_BF16_f32_packed_avx512vnni;
 void weft__linear_BF16_f32_packed_avx512vnni(const struct weft__linear_call *call, int64_t row0,
                                              int64_t row1)
 {
-    for (int64_t row = row0; row < row1; row += ROWS) {
-        const int there = row1 - row < ROWS ? (int)(row1 - row) : ROWS;
+    const int64_t apart = (row1 - row0 + ROWS - 1) / ROWS, stride = call->weight_stride_bytes;
+    for (int64_t row = row0; row < row0 + apart; row++) {
+        const unsigned char *next =
+            call->weight + (row + 1 < row0 + apart ? row + 1 : row1) * stride;
+        if (row + 1 == row0 + apart && call->next && row1 >= call->next_from)
+            next = call->next;
         if (call->batch == 1)
-            multiply_rows(call, row, there, 0, 1);
+            multiply_rows(call, row, apart, row1, next, 0, 1);
         else if (call->batch == 2)
-            multiply_rows(call, row, there, 0, 2);
+            multiply_rows(call, row, apart, row1, next, 0, 2);
         else
             for (int32_t col = 0; col < call->batch; col += SOME)
-                multiply_rows(call, row, there, col, SOME);
+                multiply_rows(call, row, apart, row1, next, col, SOME);
     }
 }
