@@ -514,6 +514,15 @@ fault("amx-shorts-last-column", "src/kernels/linear/linear_bf16_amx.c",
 fault("amx-shorts-one-panel", "src/kernels/linear/linear_bf16_amx.c",
       "row1 - 1, !buffer, blocks,", "row1 - 1, buffer, blocks,",
       "rows of W become tiles over those that are being multiplied", *X)
+fault("codes-list-of-infinities", "src/kernels/linear/linear_packed_bf16_avx512vnni.c",
+      "return isnan(sum) ? multiply_row(call, row, x) : (float)sum;", "return (float)sum;",
+      "a weight of the list is 0 to an infinite activation", "api_linear_codes")
+fault("codes-list-behind-first", "src/kernels/linear/linear_packed_bf16_avx512.h",
+      "if (from[half].col < k) {", "if (from[half].col <= k) {",
+      "tiles have 0 where a group begins with a weight of the list", "api_linear_codes")
+fault("codes-refuse-nothing", "src/backend/cpu/cpu_pack_codes.c",
+      "if (head->listed > p.at.most) {", "if (head->listed > 64 * p.at.most) {",
+      "random bits are laid out in 12", "api_linear_codes")
 fault("packed-streams-first-head", "src/kernels/linear/linear_packed_few_avx512.h",
       "f.unpack(chunk + j * bytes, at, g, &head[j], &w);", "f.unpack(chunk + j * bytes, at, g, &head[0], &w);",
       "panels that are read by turns take the scales of the first", *X)
