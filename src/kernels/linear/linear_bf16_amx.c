@@ -15,7 +15,8 @@
 //                     are so few that all of their columns stay there
 //      short chunks   of 384, whose W stays in the first-level cache, two panels of it: one is multiplied while vectors make
 //                     tiles of the next. X passes by it from the second-level cache with loads that leave the first alone, and
-//                     stays there while the panels of a part pass; sums are added in vectors
+//                     stays there while the panels of a part pass; sums are added in vectors. Weights of 12 bits
+//                     (linear_packed_bf16.h) go so by any number of rows: what they become is beside the products
 #include "src/kernels/cpu/amx.h"
 #include "src/kernels/linear/linear_bf16_avx512.h"
 #include "src/kernels/linear/linear_packed_bf16_avx512.h"
@@ -35,7 +36,6 @@ enum {
     TILE_ELEMS = 16 * STEP, // bf16 of a tile
     HALF = 8 * 16,          // sums of half a tile
     HALVES = X_ROWS / 16 * SIXTEENS * 2,
-    AHEAD = 4 * STEP, // columns of X that are asked for ahead when it is narrowed
 };
 
 struct panel {
@@ -68,7 +68,10 @@ TAKE(take_bf16, load_bf16)
 WEFT__INLINE __m512i take_codes(const struct weft__linear_call *call, int64_t row, int64_t k,
                                 __mmask32 mask)
 {
-    (void)call, (void)row, (void)k, (void)mask;
+    (void)call;
+    (void)row;
+    (void)k;
+    (void)mask;
     return _mm512_setzero_si512();
 }
 
@@ -81,46 +84,6 @@ WEFT__INLINE void take_unit_to(uint16_t (*to)[16][STEP], int r,
     WEFT__UNROLL for (int g = 0; g < WEFT__CODES_COLS / STEP; g++)
     {
         _mm512_store_si512(to[g][r % 16], w[g]);
-    }
-}
-
-// Rows [m, m + rows) of one sixteen: its tiles of 32 columns lie one after another, in a tile pair beside pair,
-// in a pair row beside row.
-WEFT__INLINE void narrow_sixteen(const void *x, weft_dtype dtype, int64_t at, int64_t x_stride,
-                                 int32_t rows, int64_t cols, int32_t m, uint16_t *to,
-                                 int64_t stride)
-{
-    uint16_t *tile = to + m / 16 * 16 * stride;
-    for (int64_t i = 0; i < cols; i += STEP, tile += TILE_ELEMS) {
-        _Alignas(64) uint16_t row[16][STEP] = {{0}};
-        vf32 pairs[16];
-        for (int r = 0; r < rows; r++) {
-            const int64_t from = at + r * x_stride + i, bytes = dtype == WEFT_BF16 ? 2 : 4;
-            const char *ahead = (const char *)x + bytes * (from + AHEAD);
-            _mm_prefetch(ahead, _MM_HINT_T0);
-            if (dtype != WEFT_BF16)
-                _mm_prefetch(ahead + 64, _MM_HINT_T0);
-            _mm512_store_si512(row[r], bf16_row(x, dtype, from, cols - i));
-        }
-        vf32_load_transposed((const float *)(const void *)row, 16, pairs);
-        for (int p = 0; p < 16; p++)
-            vf32_store_n((float *)(void *)(tile + p * STEP) + m % 16, pairs[p], rows);
-    }
-}
-
-weft__narrow_fn weft__linear_narrow_amx;
-void weft__linear_narrow_amx(const void *x, weft_dtype dtype, int64_t x_stride, int32_t rows,
-                             int64_t cols, int32_t m, uint16_t *to, int64_t stride)
-{
-    int64_t at = 0;
-    for (const int32_t end = m + rows; m < end;) {
-        const int32_t room = 16 - m % 16, n = room < end - m ? room : end - m;
-        if (dtype == WEFT_BF16)
-            narrow_sixteen(x, WEFT_BF16, at, x_stride, n, cols, m, to, stride);
-        else
-            narrow_sixteen(x, WEFT_F32, at, x_stride, n, cols, m, to, stride);
-        m += n;
-        at += n * x_stride;
     }
 }
 
