@@ -140,17 +140,17 @@ fault("codes-first-key-twice", "src/kernels/attention/attention_codes_avx512bf16
       "const char *from = pool + at[j] + column;", "const char *from = pool + at[0] + column;",
       "of two keys of codes the first is scored twice", "weft-check --variant attention_fp8_e4m3_avx512bf16 --cases 40")
 FA = ("weft-check-amx --variant attention_fp8_e4m3_amx --cases 40",)
-fault("few-on-tiles-not-shrunk", "src/kernels/attention/attention_few_amx.c",
+fault("few-on-tiles-not-shrunk", "src/kernels/attention/attention_few_rows_amx.h",
       "vf32_mul(vf32_set1(s->shrink[lane_of(lanes, r)]), vf32_load(acc))", "vf32_load(acc)",
       "results of few rows on AMX are not rescaled", *FA)
-fault("few-on-tiles-rows-swapped", "src/kernels/attention/attention_few_amx.c",
+fault("few-on-tiles-rows-swapped", "src/kernels/attention/attention_few_rows_amx.h",
       "lanes / 4 * i + odd) * 32, rows[i]", "lanes / 4 * i) * 32, rows[i]",
       "of eight rows on AMX each second has the weights of the one before", *FA)
 fault("few-on-tiles-keys-of-skipped", "src/kernels/attention/attention_few_amx.c",
-      "        f->ready = false;", "        f->ready = true;",
+      "    f->ready = false;\n    if", "    f->ready = true;\n    if",
       "behind a block that no row sees, few rows on AMX have other keys", "weft-check-amx --variant attention_fp8_e5m2_amx --seed 4200 --cases 60")
 fault("few-on-tiles-seen-of-next", "src/kernels/attention/attention_few_amx.c",
-      "s->seen += f->odd ? LANES : 0;", "s->seen += f->odd ? 0 : 0;",
+      "late->rows.seen = late->seen;", "late->rows.seen = s->seen;",
       "few rows on AMX see of a block what they see of the next", "weft-check-amx --variant attention_fp8_e5m2_amx --seed 4200 --cases 60")
 
 # --- linear -------------------------------------------------------------------------------------------
