@@ -7,17 +7,14 @@
 //      acc[rows][16 columns]      +=  weight[rows][32 keys] * value[16 pairs of keys][16 columns]
 //
 // Memory is what counts, so keys and values change by turns of TURN rows, each asking for what lies near and far
-// ahead (attention_few.h), and go to scratch as bf16, f16 in two parts. All else runs beside turns, a little at each, so
-// that no product waits for what was just written, and nothing for a product. Keys are sixteen rows ahead of scores;
-// values are read a block late, when their weights are there, and added a half later, so that no more than a block of
-// them is in scratch:
+// ahead (attention_few.h), and go to scratch as bf16, f16 in two parts. All else runs beside turns, a little at each, so that no
+// product waits for what was just written, and nothing for a product: keys are sixteen rows ahead of scores, the
+// softmax and the products of values are those of the block before.
 //
-//      turns of a block       | 0 .. 3       | 4 .. 7   | 8 .. 11        | 12 .. 15           |
-//      keys                   | 16..31       | 32..47   | 48..63         | next block's 0..15 |
-//      scores                 | 0..15        | 16..31   | 32..47         | 48..63             |
-//      of the block before    | softmax      |          |                |                    |
-//        its values           | 0..15        | 16..31   | 32..47         | 48..63             |
-//      values that are added  | 32..63 of the one before it | 0..31 of the block before       |
+//      turns of a block     | 0 .. 3              | 4 .. 7   | 8 .. 11  | 12 .. 15           |
+//      keys; values         | 16..31; 0..15       | 32..47   | 48..63   | next block's 0..15 |
+//      scores               | 0..15               | 16..31   | 32..47   | 48..63             |
+//      of the block before  | softmax, values ... |          |          |                    |
 //
 // Heads that see the same keys go together, a block of one after that of the other (attention_heads.h). Scores are put
 // in the order of attention_pairs.h; the softmax is that of pairs.
@@ -28,16 +25,25 @@
 // parts, 5 second parts of keys and of values, 6 and 7 both of queries.
 enum { QUERY_TILES = 4 };
 
-enum { SOFTMAX_TURN = 1, HALF_TURNS = TURNS / HALVES };
+// Of the block before: its last scores are stored before the softmax; its values are added from VALUE_TURN on, in so many
+// turns, for the second half of this block's are written over the first half of them. Halves: of both blocks, but one.
+enum {
+    SOFTMAX_TURN = 1,
+    VALUE_TURN = 2,
+    VALUE_TURNS = 5,
+    HALF_TURNS = TURNS / HALVES,
+    VALUE_HALVES = 3,
+};
 
 struct few {
-    struct tiles tiles; // of the block that is read
-    struct rows rows
-        [WEFT__ATTENTION_KEYS_HEADS]; // of heads that go together; of one head, of every other tile
+    struct tiles tiles;                           // of the block that is read
+    struct rows rows[WEFT__ATTENTION_KEYS_HEADS]; // of heads that go together
     bool wild_queries[WEFT__ATTENTION_KEYS_HEADS];
-    struct late blocks[2];
-    struct late *late, *last; // last: its second half is added
-    bool ready;               // are the first sixteen keys of the block in their tiles?
+    struct late late;
+    uint16_t *values; // [VALUE_HALVES]
+    int32_t half;     // the first of the block that is read
+    bool odd;         // which half of what rows see is the block's
+    bool ready;       // are the first sixteen keys of the block in their tiles?
 };
 
 static struct tile_shapes shapes_of(const int lanes, const int parts)
@@ -119,43 +125,35 @@ INLINE void load_query_tiles(const struct rows *s, const int lanes)
         tile_load(7, s->q + 3 * 16 * lanes, 4 * lanes);
 }
 
-// The next tile of columns of a half of a block: stores the sums of the last one, adds its own.
-INLINE void add_values(const struct few *f, struct late *late, const int lanes, const int parts,
-                       const int half)
+// The next tile of columns of the block before: stores the sums of the last one, adds its own.
+INLINE void add_values(const struct tiles *t, struct late *late, const int lanes, const int parts)
 {
-    const struct rows *s = &late->rows;
-    const int32_t columns = columns_of(s), i = late->column++;
-    const uint16_t *values = f->tiles.values + half * parts * numbers_of_values(s);
-    const uint16_t *weights = late->weights + half * lanes * 32;
-    float *acc = s->acc + i * lanes * LANES;
+    const int32_t columns = columns_of(&late->rows), i = late->column++;
+    const int64_t rest = numbers_of_values(&late->rows);
+    float *acc = late->rows.acc + i * lanes * LANES;
     if (i > 0)
         tile_store_rows(2, acc - lanes * LANES, TILE_ROW_BYTES);
     if (i == columns)
         return;
     tile_load(2, acc, TILE_ROW_BYTES);
-    tile_load(3, weights, TILE_ROW_BYTES);
-    tile_load(1, values + i * TILE_NUMBERS, TILE_ROW_BYTES);
-    tile_dot_bf16(2, 3, 1);
-    if (parts == 1)
-        return;
-    tile_load(5, values + numbers_of_values(s) + i * TILE_NUMBERS, TILE_ROW_BYTES);
-    tile_dot_bf16(2, 3, 5);
-    tile_load(3, weights + HALVES * lanes * 32, TILE_ROW_BYTES);
-    tile_dot_bf16(2, 3, 1);
-}
-
-// What is left of a half.
-INLINE void finish_half(const struct few *f, struct late *late, const int lanes, const int parts,
-                        const int half)
-{
-    while (late->column <= columns_of(&late->rows))
-        add_values(f, late, lanes, parts, half);
-    late->column = 0;
-    tiles_written();
+    for (int h = 0; h < HALVES; h++) {
+        const uint16_t *weights = t->weights + h * lanes * 32;
+        const uint16_t *values = late->values[h] + i * TILE_NUMBERS;
+        tile_load(3, weights, TILE_ROW_BYTES);
+        tile_load(1, values, TILE_ROW_BYTES);
+        tile_dot_bf16(2, 3, 1);
+        if (parts == 1)
+            continue;
+        tile_load(5, values + rest, TILE_ROW_BYTES);
+        tile_dot_bf16(2, 3, 5);
+        tile_load(3, weights + HALVES * lanes * 32, TILE_ROW_BYTES);
+        tile_dot_bf16(2, 3, 1);
+    }
 }
 
 // The softmax of the block before.
-INLINE void weigh_late(const struct late *late, const int lanes, const int parts)
+INLINE void weigh_late(const struct tiles *t, const struct late *late, const int lanes,
+                       const int parts)
 {
     const struct rows *s = &late->rows;
     const bool mask = s->by_all != ~UINT64_C(0) || s->call->generic;
@@ -171,143 +169,135 @@ INLINE void weigh_late(const struct late *late, const int lanes, const int parts
         (lanes == 8 ? weigh_8_parts : weigh_16_parts)(s, 0);
     else
         weigh(s, lanes, 0, 1);
-    turn_weights(s->weight, late->weights, lanes);
+    turn_weights(s->weight, t->weights, lanes);
     if (parts == 2)
-        turn_weights(rest_of_weights(s), late->weights + HALVES * lanes * 32, lanes);
+        turn_weights(rest_of_weights(s), t->weights + HALVES * lanes * 32, lanes);
+    shrink_sums(s, lanes);
     count_block(s, mask);
 }
 
-// The end of the block whose second half was added.
-INLINE void finish_last(struct few *f, const int lanes, const int parts)
+// Values of the block before that are left.
+INLINE void finish_late(struct few *f, const int lanes, const int parts)
 {
-    struct late *last = f->last;
-    finish_half(f, last, lanes, parts, 1);
-    if (last->wild)
-        add_wild(last, lanes);
-    for (int32_t row = 0; last->ends && row < last->rows.rows; row++)
-        store_row(&last->rows, lanes, row);
-    last->any = false;
+    struct late *late = &f->late;
+    while (late->column <= columns_of(&late->rows))
+        add_values(&f->tiles, late, lanes, parts);
+    tiles_written();
+    if (late->wild)
+        add_wild(&f->tiles, late, lanes);
+    late->any = false;
 }
 
 // What runs beside turn i.
-INLINE void run_beside(struct few *f, const int lanes, const int parts, int32_t i, bool keys)
+INLINE void run_beside(struct few *f, const int lanes, const int parts, int32_t i)
 {
     const struct tiles *t = &f->tiles;
+    struct late *late = &f->late;
     const int32_t first = i / SIXTEEN_TURNS * 16, steps = t->rows.pairs / 16;
     const int32_t together = (steps + SIXTEEN_TURNS - 1) / SIXTEEN_TURNS;
-    const int half = i < HALF_TURNS ? 1 : 0;
     tiles_written();
-    if (i % SIXTEEN_TURNS == 0 && (i > 0 ? keys : f->late->any))
+    if (i % SIXTEEN_TURNS == 0 && (i > 0 || late->any))
         store_sixteen(&t->rows, lanes, parts, i > 0 ? first - 16 : BLOCK - 16);
-    for (int32_t n = i % SIXTEEN_TURNS * together, end = n + together; keys && n < end && n < steps;
-         n++)
+    for (int32_t n = i % SIXTEEN_TURNS * together, end = n + together; n < end && n < steps; n++)
         (parts == 2 ? score_parts : score_step)(t, lanes, first, n);
-    if (i == SOFTMAX_TURN && f->late->any)
-        weigh_late(f->late, lanes, parts);
-    if (i == HALF_TURNS && f->last->any)
-        finish_last(f, lanes, parts);
-    if (i == HALF_TURNS && f->late->any)
-        shrink_sums(&f->late->rows, lanes);
+    if (!late->any)
+        return;
+    if (i == SOFTMAX_TURN)
+        weigh_late(t, late, lanes, parts);
     tiles_written();
-    struct late *late = half ? f->last : f->late;
-    const int32_t columns = late->any ? columns_of(&late->rows) : 0;
-    const int32_t at_once = (columns + HALF_TURNS - 1) / HALF_TURNS;
-    for (int32_t n = 0; n < at_once && late->column < columns; n++)
-        add_values(f, late, lanes, parts, half);
-}
-
-// Turns of a block of keys, and of the values of the one before; keys: there is one.
-INLINE void run_turns(struct few *f, const int lanes, const int parts, const bool keys)
-{
-    struct tiles *t = &f->tiles;
-    struct late *late = f->late;
-    for (int32_t i = 0; i < SIXTEEN_TURNS && keys && !f->ready; i++)
-        take_turn(t, i * TURN, NULL, -1);
-    if (keys && parts == 1)
-        load_query_tiles(&t->rows, lanes);
-    t->wild = 0;
-    for (int32_t i = 0; i < TURNS; i++) {
-        run_beside(f, lanes, parts, i, keys);
-        take_turn(t, keys ? 16 + i * TURN : -1, &late->rows, late->any ? i * TURN : -1);
-    }
-    if (late->any)
-        finish_half(f, late, lanes, parts, 0);
-    late->wild = t->wild;
-    f->late = f->last;
-    f->last = late;
-}
-
-// Blocks whose values are not added yet.
-static __attribute__((noinline)) void drain(struct few *f, const int lanes, const int parts)
-{
-    while (f->late->any || f->last->any)
-        run_turns(f, lanes, parts, false);
+    const int32_t columns = columns_of(&late->rows);
+    const int32_t at_once = (columns + VALUE_TURNS) / VALUE_TURNS;
+    for (int32_t n = 0; i >= VALUE_TURN && n < at_once && late->column <= columns; n++)
+        add_values(t, late, lanes, parts);
 }
 
 // Hands on the block that was read.
 INLINE void hand_on(struct few *f, const int parts, bool wild_queries)
 {
     const struct rows *s = &f->tiles.rows;
-    struct late *late = f->late;
+    struct late *late = &f->late;
     late->rows = *s;
     late->block = *s->block;
     late->rows.block = &late->block;
-    late->rows.seen = late->seen;
-    late->rows.values_at = late->values_at;
-    memcpy(late->seen, s->seen, sizeof late->seen);
-    memcpy(late->values_at, s->values_at, sizeof late->values_at);
+    late->wild = f->tiles.wild;
+    if (late->wild) {
+        memcpy(late->values_at, s->values_at, sizeof late->values_at);
+        late->rows.values_at = late->values_at;
+    }
     if (parts == 2)
         memcpy(late->at, s->at, sizeof late->at);
     late->wild_queries = wild_queries;
     late->column = 0;
     late->any = true;
-    late->ends = ends_tile(s->block);
+    f->half = (f->half + HALVES) % VALUE_HALVES;
     f->ready = true;
 }
 
-INLINE bool is_of(const struct late *late, const struct rows *s)
+INLINE void attend_block(struct few *f, const int lanes, const int parts)
 {
-    return late->any && late->rows.acc == s->acc;
+    struct tiles *t = &f->tiles;
+    const int64_t half = parts * numbers_of_values(&t->rows);
+    const uint16_t *halves[HALVES];
+    for (int32_t i = 0; i < SIXTEEN_TURNS && !f->ready; i++)
+        take_turn(t, i * TURN, -1);
+    if (parts == 1)
+        load_query_tiles(&t->rows, lanes);
+    t->wild = 0;
+    for (int32_t i = 0; i < TURNS; i++) {
+        t->values = f->values + (f->half + i / HALF_TURNS) % VALUE_HALVES * half;
+        halves[i / HALF_TURNS] = t->values;
+        run_beside(f, lanes, parts, i);
+        take_turn(t, 16 + i * TURN, i * TURN);
+    }
+    if (f->late.any)
+        finish_late(f, lanes, parts);
+    memcpy(f->late.values, halves, sizeof halves);
 }
 
-// Rows h begin tile `tile`.
-INLINE void begin_rows(struct few *f, int32_t h, const struct weft__attention_tile *tile,
-                       const int lanes, const int parts)
+// The last block of a tile.
+INLINE void finish_tile(struct few *f, const int lanes, const int parts)
 {
-    struct rows *s = &f->rows[h];
-    const bool loaded = same_rows(s->tile, tile);
-    if (is_of(f->late, s) || is_of(f->last, s))
-        drain(f, lanes, parts);
-    s->tile = tile;
-    if (!loaded && parts == 2)
-        f->wild_queries[h] = place_parts(s, lanes);
-    else if (!loaded)
-        place_pairs(s, lanes);
-    open_rows(s, lanes);
-    s->all = seen_by_all(s);
+    struct late *late = &f->late;
+    if (late->any) {
+        tiles_written();
+        store_sixteen(&late->rows, lanes, parts, BLOCK - 16);
+        tiles_written();
+        weigh_late(&f->tiles, late, lanes, parts);
+        tiles_written();
+        finish_late(f, lanes, parts);
+    }
+    for (int32_t row = 0; row < f->tiles.rows.rows; row++)
+        store_row(&f->tiles.rows, lanes, row);
 }
 
-// The block at hand of rows h, whose tile is `tile`.
+// The block at hand of head h, whose tile is `tile`.
 INLINE void attend_head(struct few *f, int32_t h, const struct weft__attention_tile *tile,
                         const int lanes, const int parts)
 {
-    struct rows *s = &f->tiles.rows;
-    if (begins_tile(f->rows[h].block))
-        begin_rows(f, h, tile, lanes, parts);
-    *s = f->rows[h];
+    struct rows *s = &f->tiles.rows, *of_head = &f->rows[h];
+    if (begins_tile(of_head->block)) {
+        const bool loaded = same_rows(of_head->tile, tile);
+        of_head->tile = tile;
+        if (!loaded && parts == 2)
+            f->wild_queries[h] = place_parts(of_head, lanes);
+        else if (!loaded)
+            place_pairs(of_head, lanes);
+        open_rows(of_head, lanes);
+        of_head->all = seen_by_all(of_head);
+    }
+    *s = *of_head;
+    s->seen += f->odd ? LANES : 0;
     tiles_written();
     look(s);
     if (s->by_some) {
-        run_turns(f, lanes, parts, true);
+        attend_block(f, lanes, parts);
         hand_on(f, parts, f->wild_queries[h]);
-        return;
+        f->odd = !f->odd;
+    } else {
+        f->ready = false;
     }
-    f->ready = false;
-    if (!ends_tile(s->block))
-        return;
-    drain(f, lanes, parts);
-    for (int32_t row = 0; row < f->rows[h].rows; row++)
-        store_row(&f->rows[h], lanes, row);
+    if (ends_tile(s->block))
+        finish_tile(f, lanes, parts);
 }
 
 static void lay_out_few(struct few *f, const struct weft__attention_call *call,
@@ -317,8 +307,8 @@ static void lay_out_few(struct few *f, const struct weft__attention_call *call,
     struct tiles *t = &f->tiles;
     const struct rows *first = &f->rows[0];
     *t = lay_out_tiles(call, tiles);
-    for (int32_t h = 0; h < (heads > 1 ? heads : 2); h++) {
-        struct weft__attention_tile own = tiles[heads > 1 ? h : 0];
+    for (int32_t h = 0; h < heads; h++) {
+        struct weft__attention_tile own = tiles[h];
         own.scratch = (char *)tiles->scratch + h * bytes_of_head(call->k.dim, call->v.dim);
         struct rows *s = &f->rows[h];
         *s = lay_out(call, &own);
@@ -330,19 +320,11 @@ static void lay_out_few(struct few *f, const struct weft__attention_call *call,
         s->value_scale = first->value_scale;
         s->order = first->order;
         s->shrink = first->shrink;
-        if (heads > 1)
-            continue;
-        s->at = first->at;
-        s->values_at = first->values_at;
     }
-    t->values = t->keys + 2 * parts * numbers_of_keys(first);
-    uint16_t *weights = t->values + HALVES * parts * numbers_of_values(first);
-    memset(f->blocks, 0, sizeof f->blocks);
-    f->late = &f->blocks[0];
-    f->last = &f->blocks[1];
-    f->late->weights = weights;
-    f->last->weights = weights + parts * HALVES * TILE_NUMBERS;
-    f->ready = false;
+    f->values = t->keys + 2 * parts * numbers_of_keys(first);
+    t->weights = f->values + VALUE_HALVES * parts * numbers_of_values(first);
+    f->half = 0;
+    f->late.any = f->odd = f->ready = false;
     _mm512_storeu_si512(first->order, order_of_rows(lanes, parts));
 }
 
@@ -362,14 +344,10 @@ INLINE void attend_lanes(const struct weft__attention_call *call,
     tiles_begin_as(shapes_of(lanes, parts));
     while (next_of(walker, &blocks))
         for (int32_t h = 0; h < heads; h++) {
-            const int32_t tile = (int32_t)(walker->block->tile - first),
-                          at = heads > 1 ? h : tile % 2;
             if (heads > 1)
                 place_rows(&lead, heads, h, &f.rows[h]);
-            f.rows[at].block = walker->block;
-            attend_head(&f, at, tiles + tile * heads + h, lanes, parts);
+            attend_head(&f, h, tiles + (walker->block->tile - first) * heads + h, lanes, parts);
         }
-    drain(&f, lanes, parts);
     tiles_end();
 }
 

@@ -7,17 +7,16 @@
 #include "src/kernels/attention/attention_codes_avx512bf16.h"
 #include "src/kernels/attention/attention_f16_amx.h"
 
-// A block whose values are read, and added, while keys are read of the one after.
+// A block whose scores await the softmax while the next one is read.
 struct late {
     struct rows rows;
     struct block block;
-    int64_t at[BLOCK], values_at[2 * BLOCK]; // of f16; those of the block after, too
-    uint64_t seen[LANES];
-    uint64_t wild; // as struct tiles has it
+    int64_t at[BLOCK], values_at[BLOCK]; // at: of f16
+    uint64_t wild;                       // as struct tiles has it
     bool wild_queries;
-    uint16_t *weights; // [parts][32 keys][row][32]
-    int32_t column;    // tile of columns that is added next; its sums are stored at the one after
-    bool any, ends;    // ends: results of its rows are due behind it
+    const uint16_t *values[HALVES];
+    int32_t column; // tile of columns that is added next; its sums are stored at the one after
+    bool any;
 };
 
 // Scores of 16 / lanes keys, [key][row], to the order of a vector of scores.
@@ -156,12 +155,13 @@ INLINE int32_t lane_of_column(weft_dtype kv, int32_t i)
 }
 
 // The infinities and NaNs that values of the block have, for those rows that see them.
-static __attribute__((noinline)) void add_wild(const struct late *late, const int lanes)
+static __attribute__((noinline)) void add_wild(const struct tiles *t, const struct late *late,
+                                               const int lanes)
 {
     const struct rows *s = &late->rows;
     for (int32_t key = 0; key < late->block.n; key++)
         for (int32_t r = 0; r < s->rows && late->wild >> key & 1; r++) {
-            const uint16_t weight = late->weights[(key / 32 * lanes + r) * 32 + key % 32];
+            const uint16_t weight = t->weights[(key / 32 * lanes + r) * 32 + key % 32];
             for (int32_t i = 0; i < s->call->v.dim && s->seen[r] >> key & 1; i++) {
                 const float x = value_at(s, key, i);
                 const weft_dtype kv = s->call->v.dtype;

@@ -89,14 +89,13 @@ INLINE void take_keys_f16(const struct tiles *t, const struct turn *turn, int32_
 }
 
 // 0 times a number that is none is not 0: where some row does not see the key these are left out, for add_wild().
-static __attribute__((noinline)) void tame_pair(struct tiles *t, const struct rows *late,
-                                                int32_t pair, uint16_t *to)
+static __attribute__((noinline)) void tame_pair(struct tiles *t, int32_t pair, uint16_t *to)
 {
     const __m512i exponent = _mm512_set1_epi16(0x7f80);
     const __mmask32 even = 0x55555555u, odd = even << 1;
-    const __mmask32 unseen = (late->by_all >> (2 * pair) & 1 ? 0 : even) |
-                             (late->by_all >> (2 * pair + 1) & 1 ? 0 : odd);
-    for (int32_t i = 0; i < columns_of(late); i++, to += TILE_NUMBERS) {
+    const __mmask32 unseen = (t->rows.by_all >> (2 * pair) & 1 ? 0 : even) |
+                             (t->rows.by_all >> (2 * pair + 1) & 1 ? 0 : odd);
+    for (int32_t i = 0; i < columns_of(&t->rows); i++, to += TILE_NUMBERS) {
         const __m512i x = _mm512_loadu_si512(to);
         const __mmask32 wild =
             _mm512_mask_cmpeq_epi16_mask(unseen, _mm512_and_si512(x, exponent), exponent);
@@ -120,10 +119,10 @@ INLINE void pair_lines(weft_dtype kv, const struct code_table *table, __m512i a,
 }
 
 // Values to their place among the tiles of 32. Past the block's last, that again, which no row sees.
-INLINE void take_values(struct tiles *t, const struct rows *late, weft_dtype kv,
-                        const struct code_table *table, const struct turn *turn, int32_t first)
+INLINE void take_values(struct tiles *t, weft_dtype kv, const struct code_table *table,
+                        const struct turn *turn, int32_t first)
 {
-    uint16_t *row = t->values + first / 32 * columns_of(late) * TILE_NUMBERS + first % 32 / 2 * 32;
+    uint16_t *row = t->values + first % 32 / 2 * 32;
     VF32_UNROLL
     for (int32_t j = first; j < first + TURN; j += 2, row += 32) {
         uint16_t *to = row;
@@ -135,8 +134,8 @@ INLINE void take_values(struct tiles *t, const struct rows *late, weft_dtype kv,
             for (int i = 0; i < group_of(kv) / 16; i++, to += TILE_NUMBERS)
                 _mm512_storeu_si512(to, x[i]);
         }
-        if (kv != WEFT_INT8 && (late->by_all >> j & 3) != 3)
-            tame_pair(t, late, j / 2, row);
+        if (kv != WEFT_INT8 && (t->rows.by_all >> j & 3) != 3)
+            tame_pair(t, j / 2, row);
     }
 }
 
@@ -160,7 +159,7 @@ static __attribute__((noinline)) void tame_parts(struct tiles *t, const uint16_t
 INLINE void take_values_f16(struct tiles *t, const struct turn *turn, int32_t first)
 {
     const int64_t part = (int64_t)turn->dim / 16 * TILE_NUMBERS;
-    uint16_t *row = t->values + first / 32 * 2 * part + first % 32 / 2 * 32;
+    uint16_t *row = t->values + first % 32 / 2 * 32;
     VF32_UNROLL
     for (int32_t j = first; j < first + TURN; j += 2, row += 32) {
         __m512i largest = _mm512_setzero_si512();
@@ -184,40 +183,37 @@ INLINE void take_values_f16(struct tiles *t, const struct turn *turn, int32_t fi
     }
 }
 
-// Four keys unless `key` is negative, and four values of `late` unless `value` is.
+// Four keys, and four values unless `value` is.
 INLINE void take_turn_of(struct tiles *t, weft_dtype kv, const int32_t k_dim, const int32_t v_dim,
-                         int32_t key, const struct rows *late, int32_t value)
+                         int32_t key, int32_t value)
 {
     const struct rows *s = &t->rows;
     const struct code_table table = t->table;
-    if (key >= 0) {
-        const struct turn keys = turn_of(s->call, &s->call->k, s->at, kv, k_dim);
-        if (kv == WEFT_F16)
-            take_keys_f16(t, &keys, key);
-        else
-            take_keys(t, kv, &table, &keys, key);
-    }
+    const struct turn keys = turn_of(s->call, &s->call->k, s->at, kv, k_dim);
+    if (kv == WEFT_F16)
+        take_keys_f16(t, &keys, key);
+    else
+        take_keys(t, kv, &table, &keys, key);
     if (value >= 0) {
-        const struct turn values = turn_of(s->call, &s->call->v, late->values_at, kv, v_dim);
+        const struct turn values = turn_of(s->call, &s->call->v, s->values_at, kv, v_dim);
         if (kv == WEFT_F16)
             take_values_f16(t, &values, value);
         else
-            take_values(t, late, kv, &table, &values, value);
+            take_values(t, kv, &table, &values, value);
     }
 }
 
 // Functions of their own, for the compiler to have registers for each.
 #define TAKE(kv)                                                                                   \
-    static __attribute__((noinline)) void take_##kv(struct tiles *t, int32_t key,                  \
-                                                    const struct rows *late, int32_t value)        \
+    static __attribute__((noinline)) void take_##kv(struct tiles *t, int32_t key, int32_t value)   \
     {                                                                                              \
         const int32_t k_dim = t->rows.call->k.dim, v_dim = t->rows.call->v.dim;                    \
         if (k_dim == 128 && v_dim == 128)                                                          \
-            take_turn_of(t, WEFT_##kv, 128, 128, key, late, value);                                \
+            take_turn_of(t, WEFT_##kv, 128, 128, key, value);                                      \
         else if (k_dim == 64 && v_dim == 64)                                                       \
-            take_turn_of(t, WEFT_##kv, 64, 64, key, late, value);                                  \
+            take_turn_of(t, WEFT_##kv, 64, 64, key, value);                                        \
         else                                                                                       \
-            take_turn_of(t, WEFT_##kv, k_dim, v_dim, key, late, value);                            \
+            take_turn_of(t, WEFT_##kv, k_dim, v_dim, key, value);                                  \
     }
 TAKE(INT8)
 TAKE(FP8_E4M3)
@@ -225,14 +221,14 @@ TAKE(FP8_E5M2)
 TAKE(BF16)
 TAKE(F16)
 
-static void take_turn(struct tiles *t, int32_t key, const struct rows *late, int32_t value)
+static void take_turn(struct tiles *t, int32_t key, int32_t value)
 {
     switch (t->rows.call->k.dtype) {
-    case WEFT_INT8: take_INT8(t, key, late, value); break;
-    case WEFT_FP8_E4M3: take_FP8_E4M3(t, key, late, value); break;
-    case WEFT_FP8_E5M2: take_FP8_E5M2(t, key, late, value); break;
-    case WEFT_F16: take_F16(t, key, late, value); break;
-    default: take_BF16(t, key, late, value);
+    case WEFT_INT8: take_INT8(t, key, value); break;
+    case WEFT_FP8_E4M3: take_FP8_E4M3(t, key, value); break;
+    case WEFT_FP8_E5M2: take_FP8_E5M2(t, key, value); break;
+    case WEFT_F16: take_F16(t, key, value); break;
+    default: take_BF16(t, key, value);
     }
 }
 

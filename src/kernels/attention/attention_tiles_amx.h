@@ -39,7 +39,8 @@ struct tiles {
 // Bytes behind those of the rows.
 static inline int64_t bytes_of_tiles(int32_t rows, int32_t head_dim, int32_t v_dim)
 {
-    const int64_t numbers = (int64_t)BLOCK * (head_dim + v_dim + 2 * GROUP) + HALVES * TILE_NUMBERS;
+    const int64_t numbers =
+        (int64_t)BLOCK * (head_dim + v_dim * 3 / 2 + 2 * GROUP) + HALVES * TILE_NUMBERS;
     const int64_t words = PAIRS * LANES + row_blocks(rows) * LANES * (head_dim / 2);
     return 2 * numbers * (int64_t)sizeof(uint16_t) + words * (int64_t)sizeof(uint32_t);
 }
