@@ -158,7 +158,7 @@ fault("few-f16-second-parts", "src/kernels/attention/attention_few_amx.c",
       "few rows of f16 on AMX leave out the second parts of values", *FH)
 fault("few-f16-wild-values", "src/kernels/attention/attention_few_turns_amx.h",
       "if (is_wild_f16(largest))", "if (false)",
-      "few rows of f16 on AMX take infinite values for two parts", *FH)
+      "few rows of f16 on AMX take infinite values for two parts", "weft-check-amx --variant attention_f16_amx --seed 9318 --cases 1")
 fault("few-f16-wild-keys", "src/kernels/attention/attention_few_rows_amx.h",
       "if (late->wild_queries || is_wild_key(s, late->at[key]))", "if (late->wild_queries)",
       "few rows of f16 on AMX make scores of infinite keys from two parts", *FH)
