@@ -125,19 +125,20 @@ static void case_window(void)
     const size_t cache = (size_t)PAGES * PAGE * DIM * 2, row = DIM * sizeof(float);
     const size_t workspace = weft_plan_workspace_bytes(plan);
     weft_attention_append append = {.k = memory(context, row), .v = memory(context, row)};
-    weft_attention_args args = {
-        .size = sizeof args,
-        .q = memcpy(memory(context, sizeof queries), queries, sizeof queries),
-        .out = memory(context, sizeof queries),
-        .pool = {.k.data = memory(context, cache),
-                 .v.data = memory(context, cache),
-                 .num_pages = PAGES},
-        .workspace = memory(context, workspace + 1),
-        .workspace_bytes = workspace,
-        .append = &append,
-        .batch = batch_of(context, plan)};
+    float *const q = memory(context, sizeof queries);
+    weft_attention_args args = {.size = sizeof args,
+                                .q = q,
+                                .out = memory(context, sizeof queries),
+                                .pool = {.k.data = memory(context, cache),
+                                         .v.data = memory(context, cache),
+                                         .num_pages = PAGES},
+                                .workspace = memory(context, workspace + 1),
+                                .workspace_bytes = workspace,
+                                .append = &append,
+                                .batch = batch_of(context, plan)};
     fill_device(args.pool.k.data, args.pool.v.data, (float *)(uintptr_t)append.k,
                 (float *)(uintptr_t)append.v);
+    memcpy(q, queries, sizeof queries);
     CHECK(weft_attention_run(plan, &args) == WEFT_OK);
     CHECK_TEXT(standin->launches[standin->num_launches - 1].function, "weft_attention_token");
     for (int32_t h = 0; h < HEADS; h++)
@@ -145,7 +146,7 @@ static void case_window(void)
     weft_batch_destroy((weft_batch *)(uintptr_t)args.batch);
     void *const buffers[] = {(void *)(uintptr_t)append.k,
                              (void *)(uintptr_t)append.v,
-                             (void *)(uintptr_t)args.q,
+                             q,
                              args.out,
                              args.pool.k.data,
                              args.pool.v.data,
