@@ -10,7 +10,6 @@ enum {
     TOKEN_SPLITS = 8,  // blocks of a cluster at most; half of it at least
     TOKEN_BLOCKS = 32, // that it takes to read
     TOKEN_KEYS = 4096, // more than so many keys as fast as memory gives them
-    BOX_STAGES = 4,    // of a ring of boxes at most
 };
 
 // Single queries: their rows fit one item, whose last tile is one warp's.
@@ -65,31 +64,6 @@ static void plan_token(const weft_attention_desc *desc, const struct weft__cuda_
     }
 }
 
-// Slots of a warp's ring of boxes, and the block's shared memory: as many as leave room for as many blocks as decode has. A launch
-// between others asks for all of them before it may read queries: memory has nothing else to do then.
-static int32_t box_stages(const weft_attention_desc *desc, const struct weft__cuda_limits *limits,
-                          int32_t parts, int32_t stages, struct weft__attention_cuda_launch *launch)
-{
-    const int32_t blocks =
-        2 * ((int64_t)launch->shared_bytes + 2048) > limits->shared_per_sm ? 1 : 2;
-    const int64_t row = weft__attention_row_bytes(desc->kv.head_dim), dim = desc->kv.head_dim;
-    const int64_t states = (int64_t)launch->group_size * (dim + 4) * 4;
-    const int64_t beside = WEFT__ATTENTION_ROWS * (parts * row + 4) + 2 * row + 4 * dim +
-                           WEFT__ATTENTION_WARPS * states;
-    const int64_t stage = WEFT__ATTENTION_WARPS * 4 * WEFT__ATTENTION_KEYS * dim;
-    launch->append_shared_bytes = launch->shared_bytes;
-    for (int32_t more = BOX_STAGES; more > stages; more--) {
-        const int64_t bytes = more * stage + beside;
-        if (bytes + 1024 > limits->shared_per_block ||
-            (bytes + 2048) * blocks > limits->shared_per_sm)
-            continue;
-        if (bytes > launch->shared_bytes)
-            launch->append_shared_bytes = (uint32_t)bytes;
-        return more;
-    }
-    return stages;
-}
-
 weft_status weft__attention_plan_append(const weft_attention_desc *desc,
                                         const struct weft__cuda_limits *limits,
                                         const struct weft__attention_constants *decode,
@@ -117,17 +91,9 @@ weft_status weft__attention_plan_append(const weft_attention_desc *desc,
     constants.WEFT_ROPE = desc->rope ? (int32_t)desc->rope->style + 1 : 0;
     constants.WEFT_ROTARY = launch->frequencies.rotary_dim;
     constants.WEFT_ROUNDED = (desc->flags & WEFT_ATTENTION_OUT_ROUNDED) != 0;
-    launch->append = weft__attention_want_decode(constants, 0, choice, &launch->append_boxes);
+    launch->append = weft__attention_want_decode(constants, weft__attention_has_boxes(desc, limits),
+                                                 choice, &launch->append_boxes);
     plan_token(desc, limits, constants, choice);
-    if (weft__attention_has_boxes(desc, limits)) {
-        choice->kernels[launch->append].lazy = true;
-        constants.WEFT_BOXES = 1;
-        constants.WEFT_STAGES =
-            box_stages(desc, limits, constants.WEFT_PARTS, constants.WEFT_STAGES, launch);
-        launch->append_boxes =
-            weft__cuda_want(choice, "src/kernels/attention/attention_decode.cu",
-                            "weft_attention_decode", WEFT__CUDA_VALUES(attention, constants));
-    }
     if (!launch->token)
         launch->append_filled = weft__attention_want_filled(desc, limits, constants, choice);
     if (launch->token) // for caches that lie anyhow

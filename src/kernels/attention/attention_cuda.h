@@ -96,7 +96,6 @@ struct weft__attention_cuda_launch {
     int32_t wgmma_set_keys; // attention_device.h
     int32_t token_splits;   // blocks of a cluster of token
     uint32_t token_shared_bytes;
-    uint32_t append_shared_bytes;              // of append by boxes
     struct weft__rope_frequencies frequencies; // of append
     const void *turns;                         // on the device
 };

@@ -237,7 +237,7 @@ static void decode_step(const struct weft__attention_cuda_launch *launch,
                     : in_rows                                           ? launch->copied_rows
                                                                         : rows,
                     grid, 1, WARPS * 32, &device, sizeof device);
-    step->shared_bytes = maps && run->k ? launch->append_shared_bytes : launch->shared_bytes;
+    step->shared_bytes = launch->shared_bytes;
     step->overlap = 1;
     if (maps)
         memcpy(step->matrices, maps, 2 * sizeof *maps);
