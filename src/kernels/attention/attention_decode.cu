@@ -140,10 +140,15 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     ring_begin(&args, &ring, &asked[warp], barriers, warp, lane);
 #pragma unroll 1
     for (int32_t i = 0; i < WEFT_STAGES; i++) {
-        if (args.early && !ring_is_old(&ring))
+        // with WEFT_APPEND the run's own keys come from shared memory
+        if (!WEFT_APPEND && args.early && !ring_is_old(&ring))
             wait_for_previous();
         ring_ask(&args, &ring);
     }
+#if WEFT_APPEND
+    rows_clear(args.group_size);
+    angles_make(&args, at.seq.lengths.kv_len - 1);
+#endif
     if (args.early)
         wait_for_previous();
     __syncthreads();
@@ -155,17 +160,28 @@ extern "C" __global__ void __launch_bounds__(128, 2)
             work.by_all = keys_by_all(&args, work.at.seq.lengths, row_at(&args, work.rows, 0).token,
                                       row_at(&args, work.rows, work.rows.count - 1).token);
         }
+#if WEFT_APPEND
+        queries_load(&args, &work.at, count, warp, lane);
+#else
         queries_load(&args, work.at.seq.lengths, rows_of(&args, &work.at), warp, lane);
+#endif
 #pragma unroll
         for (int32_t m = 0; m < ROW_SIXTEENS; m++)
             state_begin(&state[m]);
         __syncthreads();
         tiles_walk(&args, &work, &ring, first_tile + warp, first_tile + count, state);
         item_end(&args, &work, count, state, warp, lane);
+        const int32_t seq = work.at.seq.lengths.seq;
         __syncthreads();
         if (threadIdx.x == 0)
             place_advance(&args, &work.at, count);
         __syncthreads();
+#if WEFT_APPEND
+        if (work.at.left > 0 && work.at.seq.lengths.seq != seq) {
+            angles_make(&args, work.at.seq.lengths.kv_len - 1);
+            __syncthreads();
+        }
+#endif
     }
 #if WEFT_HANDED
     handed_merge(&args, &work.ended, warp, lane);

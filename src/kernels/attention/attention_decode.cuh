@@ -31,8 +31,8 @@ enum {
     PART_BYTES = ROWS * ROW_BYTES,
     QUERY_BYTES = WEFT_PARTS * PART_BYTES + 4 * ROWS, // and a factor a row
     STATE_FLOATS = DIM + 4,                           // acc, largest, sum; padded
-    FRESH_BYTES = 2 * ROW_BYTES,                      // a new key, its value
-    ALL_FRESH_BYTES = WEFT_BOXES && WEFT_APPEND ? WARPS * WEFT_STAGES * FRESH_BYTES : 0,
+    // A new key, its value, cos and sin of its position.
+    FRESH_BYTES = WEFT_APPEND ? 2 * ROW_BYTES + (WEFT_ROTARY + 3) / 4 * 16 : 0,
     ONE_ITEM = WEFT_CLUSTERS > 0,
     KEEPS_QUERIES = WEFT_M == 1 && WEFT_PARTS == 1 && DIM <= 128 && !WEFT_CODES,
     SCORE_STEPS = DIM > 128 ? 2 : 8,
@@ -41,8 +41,8 @@ enum {
 static_assert(WEFT_CLUSTERS <= 1 || ROWS * STATE_FLOATS * 4 <= WEFT_STAGES * STAGE_BYTES,
               "states of a warp lie in its ring");
 
-// Shared memory: rings | tiles in bf16 | queries | new keys and values of all slots (WEFT_BOXES and WEFT_APPEND) |
-// states [warp][row], of those of sixteen rows that exist; WEFT_CLUSTERS > 1: these lie where the ring was.
+// Shared memory: rings | tiles in bf16 | queries | a new key and value, cos, sin (WEFT_APPEND) | states [warp][row], of those of
+// sixteen rows that exist; WEFT_CLUSTERS > 1: these lie where the ring was.
 static __device__ __forceinline__ uint8_t *shared_memory()
 {
     extern __shared__ __align__(1024) uint8_t bytes[];
@@ -58,7 +58,7 @@ static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row,
 {
     if (WEFT_CLUSTERS > 1)
         return (float *)(shared_memory() + warp * WEFT_STAGES * STAGE_BYTES) + row * STATE_FLOATS;
-    return (float *)(shared_fresh() + ALL_FRESH_BYTES) + (warp * rows + row) * STATE_FLOATS;
+    return (float *)(shared_fresh() + FRESH_BYTES) + (warp * rows + row) * STATE_FLOATS;
 }
 
 #include "src/kernels/attention/attention_ring.cuh"
@@ -78,33 +78,82 @@ DEVICE float *shared_factors()
     return (float *)(shared_memory() + RING_BYTES + WEFT_PARTS * PART_BYTES);
 }
 
+#if WEFT_APPEND
+DEVICE float2 *shared_angles()
+{
+    return (float2 *)(shared_fresh() + 2 * ROW_BYTES);
+}
+
+// Cos and sin of a position, a pair a thread.
+DEVICE void angles_make(const struct weft__attention_device_args *args, int32_t position)
+{
+    static_assert(WEFT_ROTARY / 2 <= WARPS * WARP, "a pair a thread");
+    if (WEFT_ROPE && threadIdx.x < WEFT_ROTARY / 2)
+        shared_angles()[threadIdx.x] =
+            rope_angle(position, args->turns[threadIdx.x], args->turn_factor);
+}
+
+// Zeros for the rows that no item of single queries has.
+DEVICE void rows_clear(int32_t count)
+{
+    uint8_t *const queries = shared_memory() + RING_BYTES;
+#pragma unroll 1
+    for (int32_t i = (int32_t)threadIdx.x; i < (ROWS - count) * (ROW_BYTES / 16); i += WARPS * WARP)
+#pragma unroll
+        for (int32_t part = 0; part < WEFT_PARTS; part++)
+            *(uint4 *)(queries + part * PART_BYTES + count * ROW_BYTES + i * 16) =
+                make_uint4(0, 0, 0, 0);
+    if (threadIdx.x < ROWS)
+        shared_factors()[threadIdx.x] = 1;
+}
+
+// A warp per row, in WEFT_PARTS parts; the last warp has the new key, too, if it is among the `count` tiles of the place's item that
+// are the block's. What all wait for is asked for at once, and what is not there is jumped over.
+DEVICE void queries_load(const struct weft__attention_device_args *args, const struct place *at,
+                         int32_t count, int32_t warp, int32_t lane)
+{
+    const struct lengths lengths = at->seq.lengths;
+    const struct rows rows = rows_of(args, at);
+    const int32_t position = lengths.kv_len - 1,
+                  tile = position - at->seq.begin - at->tile * KEYS; // in keys of the block's
+    const bool appends = warp == WARPS - 1 && position >= 0 && tile >= 0 && tile < count * KEYS;
+    struct head head[ROWS_EACH];
+    struct fresh fresh;
+    if (appends)
+        fresh = fresh_load(args, lengths, at->seq.pages, at->kv_head, lane);
+#pragma unroll
+    for (int32_t i = 0; i < ROWS_EACH; i++)
+        if (i * WARPS + warp < rows.count)
+            head[i] = head_load((const float *)args->q +
+                                    query_at(args, lengths, row_at(args, rows, i * WARPS + warp)),
+                                lane);
+    const struct turns turns = turns_by(lane, [](int32_t pair) { return shared_angles()[pair]; });
+#pragma unroll
+    for (int32_t i = 0; i < ROWS_EACH; i++)
+        if (i * WARPS + warp < rows.count) {
+            head_turn(&head[i], &turns, lane);
+            query_store(head[i].own, shared_memory() + RING_BYTES + (i * WARPS + warp) * ROW_BYTES,
+                        PART_BYTES, lane, shared_factors() + i * WARPS + warp);
+        }
+    if (appends)
+        fresh_store(args, &fresh, &turns, at->kv_head, position, lane, shared_fresh());
+}
+#else
 // A warp per row, in WEFT_PARTS parts.
 DEVICE void queries_load(const struct weft__attention_device_args *args, struct lengths lengths,
                          struct rows rows, int32_t warp, int32_t lane)
 {
     float2 x[ROWS_EACH][QUERY_PAIRS];
-#if WEFT_APPEND
-    const struct turns turns = turns_of(args, lengths.kv_len - 1, lane);
-#pragma unroll
-    for (int32_t i = 0; i < ROWS_EACH; i++) {
-        const struct row row = row_at(args, rows, min(i * WARPS + warp, rows.count - 1));
-        struct head head = head_load((const float *)args->q + query_at(args, lengths, row), lane);
-        head_turn(&head, &turns, lane);
-#pragma unroll
-        for (int32_t j = 0; j < QUERY_PAIRS; j++)
-            x[i][j] = i * WARPS + warp < rows.count ? head.own[j] : make_float2(0, 0);
-    }
-#else
 #pragma unroll
     for (int32_t i = 0; i < ROWS_EACH; i++)
         query_fetch(args, lengths, rows, i * WARPS + warp, lane, x[i]);
-#endif
 #pragma unroll
     for (int32_t i = 0; i < ROWS_EACH; i++)
         if (ROWS % WARPS == 0 || i * WARPS + warp < ROWS)
             query_store(x[i], shared_memory() + RING_BYTES + (i * WARPS + warp) * ROW_BYTES,
                         PART_BYTES, lane, shared_factors() + i * WARPS + warp);
 }
+#endif
 
 // --- a tile ---------------------------------------------------------------------------------------
 

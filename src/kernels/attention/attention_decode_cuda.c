@@ -8,19 +8,21 @@ enum {
     CLUSTER = WEFT__ATTENTION_CLUSTER,
 };
 
-// Shared memory of a block: rings of its warps, of rows or of boxes with new keys and values beside them, queries in parts,
-// states of the rows.
+// Shared memory of a block: rings of its warps, of rows or of boxes (with as much beside them as leaves two boxes of 128 columns
+// two stages, which are enough), queries in parts, states of the rows; `fresh`: and a new key and value, cos and sin.
 static int64_t decode_bytes(const weft_kv_layout *kv, int32_t parts, int32_t stages, int32_t m,
-                            int32_t rows_used)
+                            int32_t rows_used, bool fresh)
 {
+    const int64_t row = weft__attention_row_bytes(kv->head_dim);
     const int32_t states = rows_used < WEFT__ATTENTION_ROWS ? rows_used : WEFT__ATTENTION_ROWS;
     const int64_t tiles = weft__attention_tiles_bytes(kv, WEFT__ATTENTION_KEYS, stages,
                                                       weft__attention_is_byte(kv) &&
                                                           !weft__attention_has_codes(kv, parts));
-    const int64_t boxes = stages * (4 * WEFT__ATTENTION_KEYS * kv->head_dim +
-                                    2 * weft__attention_row_bytes(kv->head_dim));
-    return WARPS * (tiles > boxes || weft__attention_is_byte(kv) ? tiles : boxes) +
-           m * WEFT__ATTENTION_ROWS * (parts * weft__attention_row_bytes(kv->head_dim) + 4) +
+    const int64_t boxes = stages * (4 * WEFT__ATTENTION_KEYS * kv->head_dim + 2 * row);
+    const int64_t in_rows = WARPS * tiles + (fresh ? 2 * row + 4 * kv->head_dim : 0);
+    const bool boxed =
+        WARPS * boxes > in_rows && !weft__attention_is_byte(kv); // more than a new key takes
+    return (boxed ? WARPS * boxes : in_rows) + m * WEFT__ATTENTION_ROWS * (parts * row + 4) +
            WARPS * states * (weft__attention_padded_dim(kv->head_dim) + 4) * 4;
 }
 
@@ -32,7 +34,7 @@ bool weft__attention_decode_shape(const weft_attention_desc *desc,
         for (*stages = 3; *stages >= 1; --*stages) {
             int64_t shared =
                 decode_bytes(&desc->kv, parts, *stages, launch->few_rows / WEFT__ATTENTION_ROWS,
-                             launch->slot_rows);
+                             launch->slot_rows, (desc->flags & WEFT_ATTENTION_APPEND) != 0);
             if (shared + 1024 > limits->shared_per_block ||
                 (shared + 2048) * per_sm > limits->shared_per_sm || (per_sm == 2 && *stages == 1))
                 continue;
@@ -93,7 +95,7 @@ static bool plan_one_cluster(const weft_attention_desc *desc,
 {
     const int32_t pieces = launch->slot_rows * (desc->kv.head_dim / 32) + CLUSTER;
     const int64_t shared = decode_bytes(&desc->kv, constants->WEFT_PARTS, constants->WEFT_STAGES, 1,
-                                        launch->slot_rows) +
+                                        launch->slot_rows, false) +
                            (int64_t)pieces * (32 + 2) * 4;
     if (launch->num_kv_heads * CLUSTER > limits->num_sms ||
         desc->max_kv_len > launch->thresholds.few_keys ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// WEFT_APPEND: queries, keys and values of the tokens as a matrix left them. Queries are rotated as they are read;
-// a key is rotated by the warp that asks for the tile in which it lies, which stores it, and its value, in the cache
-// and in the tile. Every sequence has one token, at the position of its last key.
+// WEFT_APPEND: queries, keys and values of the tokens as a matrix left them. Queries are rotated as they are read; so is the key,
+// by the block that has its tile, which stores it, and its value, in the cache and in shared memory. Every sequence has one
+// token, at the position of its last key.
 //
 // Lane l has the elements 2 l, 2 l + 1 of every 64 of a head. WEFT_ROPE: 0 none, 1 split half, 2 interleaved;
 // WEFT_ROTARY: elements of a head that are rotated, a multiple of 4 with split halves.
@@ -38,14 +38,6 @@ template <class Angle> DEVICE struct turns turns_by(int32_t lane, Angle angle)
         }
     }
     return turns;
-}
-
-DEVICE struct turns turns_of(const struct weft__attention_device_args *args, int32_t position,
-                             int32_t lane)
-{
-    return turns_by(lane, [&](int32_t pair) {
-        return rope_angle(position, args->turns[pair], args->turn_factor);
-    });
 }
 
 // The lane's elements of a head, and those that they turn with.
@@ -90,17 +82,20 @@ DEVICE void head_turn(struct head *head, const struct turns *turns, int32_t lane
     }
 }
 
-// A new key and its value.
+// A new key, its value, and the page that they go to.
 struct fresh {
     struct head key;
     float2 value[QUERY_PAIRS];
+    int32_t page;
 };
 
 DEVICE struct fresh fresh_load(const struct weft__attention_device_args *args,
-                               struct lengths lengths, int32_t kv_head, int32_t lane)
+                               struct lengths lengths, const int32_t *pages, int32_t kv_head,
+                               int32_t lane)
 {
     struct fresh fresh;
     const float *v = args->new_v + lengths.first_token * args->new_v_stride + kv_head * HEAD;
+    fresh.page = pages[place_of(args, lengths.kv_len - 1) / PAGE];
     fresh.key =
         head_load(args->new_k + lengths.first_token * args->new_k_stride + kv_head * HEAD, lane);
 #pragma unroll
@@ -113,23 +108,31 @@ DEVICE struct fresh fresh_load(const struct weft__attention_device_args *args,
     return fresh;
 }
 
-// To rows in shared memory, `value_at` bytes apart, and to the cache.
-DEVICE void fresh_store(const struct weft__attention_device_args *args, const struct fresh *fresh,
-                        int32_t position, int32_t lane, uint8_t *row, int32_t value_at,
-                        uint16_t *key, uint16_t *value)
+DEVICE uint16_t *fresh_row(const struct weft__attention_device_args *args,
+                           const struct weft__attention_device_plane *plane, int32_t page,
+                           int32_t kv_head, int32_t position)
 {
-    const struct turns turns = turns_of(args, position, lane);
-    struct head head = fresh->key;
-    head_turn(&head, &turns, lane);
+    return (uint16_t *)plane->data + page * plane->page_stride + kv_head * plane->head_stride +
+           place_of(args, position) % PAGE * plane->token_stride;
+}
+
+// To `rows` in shared memory, the value ROW_BYTES behind the key, and to the cache.
+DEVICE void fresh_store(const struct weft__attention_device_args *args, struct fresh *fresh,
+                        const struct turns *turns, int32_t kv_head, int32_t position, int32_t lane,
+                        uint8_t *rows)
+{
+    uint16_t *const key = fresh_row(args, &args->k, fresh->page, kv_head, position);
+    uint16_t *const value = fresh_row(args, &args->v, fresh->page, kv_head, position);
+    head_turn(&fresh->key, turns, lane);
 #pragma unroll
     for (int32_t i = 0; i < QUERY_PAIRS; i++) {
         const int32_t d = 2 * (i * WARP + lane);
         if (HEAD % 64 != 0 && d >= HEAD)
             continue;
-        const uint32_t k = two_narrow(head.own[i].x, head.own[i].y);
+        const uint32_t k = two_narrow(fresh->key.own[i].x, fresh->key.own[i].y);
         const uint32_t v = two_narrow(fresh->value[i].x, fresh->value[i].y);
-        *(uint32_t *)(row + 2 * d) = k;
-        *(uint32_t *)(row + value_at + 2 * d) = v;
+        *(uint32_t *)(rows + 2 * d) = k;
+        *(uint32_t *)(rows + ROW_BYTES + 2 * d) = v;
         key[d] = (uint16_t)k, key[d + 1] = (uint16_t)(k >> 16);
         value[d] = (uint16_t)v, value[d + 1] = (uint16_t)(v >> 16);
     }

@@ -200,10 +200,9 @@ DEVICE void sixteen_ask_whole(const struct weft__attention_device_args *args,
         }
 }
 
-// Any sixteen keys and their values; what nobody sees is zeros. `fresh` is the one of them that the launch itself
-// appends, or -1.
+// Any sixteen keys and their values; what nobody sees is zeros.
 DEVICE void sixteen_ask_some(const struct weft__attention_device_args *args,
-                             const struct ring *ring, int32_t i, const uint8_t *row, int32_t fresh,
+                             const struct ring *ring, int32_t i, const uint8_t *row,
                              uint8_t *to_keys)
 {
     const uint32_t all = __ballot_sync(0xffffffffu, ring_sees(ring, ring_key(ring, ring->tile, i)));
@@ -215,7 +214,7 @@ DEVICE void sixteen_ask_some(const struct weft__attention_device_args *args,
             int32_t piece = j * WARP + ring->lane, at = piece / CHUNKS, chunk = piece % CHUNKS;
             const uint8_t *from = (const uint8_t *)__shfl_sync(0xffffffffu, (unsigned long long)row,
                                                                p * 16 + (at & 15));
-            if ((16 * CHUNKS % WARP == 0 || at < 16) && (!WEFT_APPEND || at != fresh))
+            if (16 * CHUNKS % WARP == 0 || at < 16)
                 copy_chunk(to + at * RAW_ROW_BYTES + ring_chunk(p, at, chunk) * 16,
                            from + chunk * 16, all >> (at & 15) & 1, args->aligned);
         }
@@ -223,13 +222,7 @@ DEVICE void sixteen_ask_some(const struct weft__attention_device_args *args,
 }
 
 #if WEFT_BOXES == 1
-// The new key and value of a sequence on their way to a tile in `slot`.
-DEVICE uint8_t *fresh_rows(const struct ring *ring)
-{
-    return shared_fresh() + (ring->warp * WEFT_STAGES + ring->slot) * FRESH_BYTES;
-}
-
-// Asks for a tile. The new key of a sequence is computed meanwhile and goes to the cache.
+// Asks for a tile.
 DEVICE void ring_tile(const struct weft__attention_device_args *args, const struct ring *ring,
                       uint8_t *slot)
 {
@@ -242,17 +235,6 @@ DEVICE void ring_tile(const struct weft__attention_device_args *args, const stru
         else // a sequence of no keys
             barrier_arrive(barrier);
     }
-#if WEFT_APPEND
-    const struct lengths lengths = ring->at->seq.lengths;
-    const int32_t fresh = lengths.kv_len - 1 - first;
-    if (fresh >= 0 && fresh < KEYS) {
-        const struct fresh head = fresh_load(args, lengths, ring->at->kv_head, ring->lane);
-        const uint8_t *row = sixteen_row(args, ring, 0, page);
-        fresh_store(args, &head, lengths.kv_len - 1, ring->lane, fresh_rows(ring), ROW_BYTES,
-                    (uint16_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, fresh),
-                    (uint16_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, 16 + fresh));
-    }
-#endif
 }
 
 // Waits for the tile of `seq` that was asked for first, whose keys begin at key0; it lies where is asked for next.
@@ -263,7 +245,7 @@ DEVICE const uint8_t *ring_wait(const struct ring *ring, const struct sequence *
     const int32_t fresh = seq->lengths.kv_len - 1 - key0; // the row that the launch appends
     if (key0 < seq->first_key || key0 + KEYS > seq->end_key || (WEFT_APPEND && fresh < KEYS))
         boxes_mend(slot, seq->first_key - key0, seq->end_key - key0, fresh,
-                   WEFT_APPEND && fresh >= 0 && fresh < KEYS ? fresh_rows(ring) : NULL, ring->lane);
+                   WEFT_APPEND && fresh >= 0 && fresh < KEYS ? shared_fresh() : NULL, ring->lane);
     return slot;
 }
 #elif WEFT_BOXES == 2
@@ -312,15 +294,29 @@ DEVICE const uint8_t *ring_wait(const struct ring *ring, const struct sequence *
     return slot;
 }
 #else
-// Waits for the tile that was asked for first; it lies where is asked for next.
-DEVICE const uint8_t *ring_wait(const struct ring *ring, const struct sequence *, int32_t)
+// The new key and its value, over what the cache had in their place, to row `fresh` of the tile in `slot`.
+DEVICE void rows_fresh(uint8_t *slot, int32_t fresh, int32_t lane)
 {
-    COPY_WAIT(WEFT_STAGES - 1);
+#pragma unroll 1
+    for (int32_t i = lane; i < 2 * CHUNKS; i += WARP)
+        *(uint4 *)(slot + i / CHUNKS * PLANE_BYTES + fresh * ROW_BYTES + i % CHUNKS * 16) =
+            *(const uint4 *)(shared_fresh() + i / CHUNKS * ROW_BYTES + i % CHUNKS * 16);
     __syncwarp();
-    return shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
 }
 
-// Asks for a tile. The new key of a sequence is computed meanwhile and goes to the tile and to the cache.
+// Waits for the tile of `seq` that was asked for first, whose keys begin at key0; it lies where is asked for next.
+DEVICE const uint8_t *ring_wait(const struct ring *ring, const struct sequence *seq, int32_t key0)
+{
+    uint8_t *slot = shared_memory() + (ring->warp * WEFT_STAGES + ring->slot) * STAGE_BYTES;
+    const int32_t fresh = seq->lengths.kv_len - 1 - key0; // the row that the launch appends
+    COPY_WAIT(WEFT_STAGES - 1);
+    __syncwarp();
+    if (WEFT_APPEND && fresh >= 0 && fresh < KEYS)
+        rows_fresh(slot, fresh, ring->lane);
+    return slot;
+}
+
+// Asks for a tile.
 DEVICE void ring_tile(const struct weft__attention_device_args *args, const struct ring *ring,
                       uint8_t *slot)
 {
@@ -337,24 +333,10 @@ DEVICE void ring_tile(const struct weft__attention_device_args *args, const stru
                       (float *)(slot + 2 * RAW_PLANE_BYTES) + ring->lane / 16 * KEYS + 16 * i +
                           ring->lane % 16);
         }
-#if WEFT_APPEND
-        const struct lengths lengths = ring->at->seq.lengths;
-        const int32_t fresh = lengths.kv_len - 1 - first;
-        if (fresh >= 0 && fresh < 16) {
-            const struct fresh head = fresh_load(args, lengths, ring->at->kv_head, ring->lane);
-            const uint8_t *row = sixteen_row(args, ring, i, page);
-            sixteen_ask_some(args, ring, i, row, fresh, to);
-            fresh_store(args, &head, lengths.kv_len - 1, ring->lane, to + fresh * ROW_BYTES,
-                        PLANE_BYTES,
-                        (uint16_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, fresh),
-                        (uint16_t *)__shfl_sync(0xffffffffu, (unsigned long long)row, 16 + fresh));
-            continue;
-        }
-#endif
         if (args->aligned && first >= ring->first_key && first + 16 <= ring->end_key)
             sixteen_ask_whole(args, ring, i, page, to);
         else
-            sixteen_ask_some(args, ring, i, sixteen_row(args, ring, i, page), -1, to);
+            sixteen_ask_some(args, ring, i, sixteen_row(args, ring, i, page), to);
     }
 }
 #endif

@@ -144,7 +144,7 @@ DEVICE void tile_mend(const struct ring *ring, const struct place *at, uint8_t *
     const int32_t fresh = ring->fresh - key0;
     if (key0 < at->seq.first_key || fresh < KEYS)
         boxes_mend(slot, at->seq.first_key - key0, at->seq.end_key - key0, fresh,
-                   fresh >= 0 ? shared_fresh() : NULL, lane);
+                   fresh >= 0 && fresh < KEYS ? shared_fresh() : NULL, lane);
 }
 #else
 // Asks for the warp's next tile: lane l for key l, or value l - 16. Rows that nobody sees are zeros.

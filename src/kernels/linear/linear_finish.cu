@@ -90,20 +90,32 @@ DEVICE float4 results(const struct weft__linear_finish_args *args, int64_t n, in
 }
 
 #if WEFT_ROUND
+// What the next norm multiplies four columns by. Asked for before the launch before has ended: weights come from memory, where all
+// else has just been written.
+DEVICE float4 next_weights(const struct weft__linear_finish_args *args, int32_t col)
+{
+    float by[4] = {1, 1, 1, 1};
+#pragma unroll
+    for (int32_t i = 0; i < 4; i++)
+        if (args->next_weight && col < part_of(args)->rows)
+            by[i] = args->next_weight[col + i] + args->next_weight_plus;
+    return make_float4(by[0], by[1], by[2], by[3]);
+}
+
 // Leaves them rounded, with their sums of squares: all lanes of a warp.
 DEVICE void round_out(const struct weft__linear_finish_args *args, int64_t n, int32_t col,
-                      float4 result)
+                      float4 result, float4 weight)
 {
     const struct weft__linear_finish_part *part = part_of(args);
     uint8_t *row = (uint8_t *)args->rounded + n * weft__linear_rounded_stride(part->rows);
     const int32_t width = (part->rows + 63) / 64 * 64; // beyond the last group is one of zeros
     float x[4] = {result.x, result.y, result.z, result.w}, square = 0;
+    const float by[4] = {weight.x, weight.y, weight.z, weight.w};
 #pragma unroll
     for (int32_t i = 0; i < 4; i++) {
         x[i] = part->y ? as_stored<WEFT_Y_DTYPE>(x[i]) : x[i];
         square += x[i] * x[i];
-        if (args->next_weight && col < part->rows)
-            x[i] *= args->next_weight[col + i] + args->next_weight_plus;
+        x[i] *= by[i];
     }
     round_fours(row, row + width, col, width, x);
     square = warp_sum(square, 8);
@@ -118,11 +130,12 @@ weft_linear_finish(const __grid_constant__ struct weft__linear_finish_args args)
 {
     const int32_t col = (int32_t)(blockIdx.x * blockDim.x + threadIdx.x) * 4;
     let_next_start();
-    wait_for_previous();
-    const float4 out = results(&args, blockIdx.y, col);
 #if WEFT_ROUND
-    round_out(&args, blockIdx.y, col, out);
+    const float4 weight = next_weights(&args, col);
+    wait_for_previous();
+    round_out(&args, blockIdx.y, col, results(&args, blockIdx.y, col), weight);
 #else
-    (void)out;
+    wait_for_previous();
+    results(&args, blockIdx.y, col);
 #endif
 }

@@ -70,7 +70,7 @@ DEVICE float x_squares(const struct weft__linear_slice_args *args, const struct 
     const float *squares = round_squares(
         (uint8_t *)args->x + at->n * weft__linear_rounded_stride(args->cols), args->cols);
     float sum = 0;
-#pragma unroll 4
+#pragma unroll 8
     for (int32_t i = 4 * at->share + at->c; i < (args->cols + 31) / 32 && at->there;
          i += 4 * X_SHARES)
         sum += __ldcg(squares + i);
