@@ -76,8 +76,8 @@ DEVICE void boxes_ask(const void *k_map, const void *v_map, uint32_t to, int32_t
     for (int32_t p = 0; p < 2; p++)
 #pragma unroll
         for (int32_t i = 0; i < HEAD / 64; i++)
-            copy_box_of_pile(to + p * PLANE_BYTES + i * BOX_BYTES, p ? v_map : k_map, i * 64, first,
-                             kv_head, page, barrier);
+            copy_box_of_pile_as(to + p * PLANE_BYTES + i * BOX_BYTES, p ? v_map : k_map, i * 64,
+                                first, kv_head, page, barrier, policy_once());
 }
 
 // Row `fresh` of a tile that has arrived, from where the new key and its value lie, ROW_BYTES apart.

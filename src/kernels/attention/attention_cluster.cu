@@ -95,9 +95,7 @@ extern "C" __global__ void __launch_bounds__(WARPS *WARP, WEFT_BLOCKS)
     }
     if (WEFT_CLUSTERS <= 1)
         cluster_arrive(); // the block is there and may be sent pieces
-    if (args.early)
-        wait_for_previous();
-    queries_load(&args, at.seq.lengths, rows, warp, lane);
+    queries_load(&args, at.seq.lengths, rows, warp, lane, args.early);
     struct state state;
     state_begin(&state);
     __syncthreads();

@@ -144,10 +144,11 @@ extern "C" __global__ void __launch_bounds__(128, 2)
             wait_for_previous();
         ring_ask(&args, &ring);
     }
-    if (args.early)
-        wait_for_previous();
+    bool waits = args.early;
+    if (WEFT_SCATTER && waits) // masks may be what the launch before has made
+        wait_for_previous(), waits = false;
     __syncthreads();
-    while (work.at.left > 0) {
+    for (;;) {
         const int32_t first_tile = work.at.tile, count = place_tiles(&work.at);
         struct state state[ROW_SIXTEENS];
         if (threadIdx.x == 0) {
@@ -155,13 +156,16 @@ extern "C" __global__ void __launch_bounds__(128, 2)
             work.by_all = keys_by_all(&args, work.at.seq.lengths, row_at(&args, work.rows, 0).token,
                                       row_at(&args, work.rows, work.rows.count - 1).token);
         }
-        queries_load(&args, work.at.seq.lengths, rows_of(&args, &work.at), warp, lane);
+        queries_load(&args, work.at.seq.lengths, rows_of(&args, &work.at), warp, lane, waits);
+        waits = false;
 #pragma unroll
         for (int32_t m = 0; m < ROW_SIXTEENS; m++)
             state_begin(&state[m]);
         __syncthreads();
         tiles_walk(&args, &work, &ring, first_tile + warp, first_tile + count, state);
         item_end(&args, &work, count, state, warp, lane);
+        if (share_ends(&args, &work.at, count))
+            break;
         __syncthreads();
         if (threadIdx.x == 0)
             place_advance(&args, &work.at, count);

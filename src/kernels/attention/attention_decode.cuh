@@ -78,17 +78,24 @@ DEVICE float *shared_factors()
     return (float *)(shared_memory() + RING_BYTES + WEFT_PARTS * PART_BYTES);
 }
 
-// A warp per row, in WEFT_PARTS parts.
+// A warp per row, in WEFT_PARTS parts. `waits`: for the launch before, when all is known but the queries themselves.
 DEVICE void queries_load(const struct weft__attention_device_args *args, struct lengths lengths,
-                         struct rows rows, int32_t warp, int32_t lane)
+                         struct rows rows, int32_t warp, int32_t lane, bool waits)
 {
     float2 x[ROWS_EACH][QUERY_PAIRS];
+    int64_t from[ROWS_EACH];
+#pragma unroll
+    for (int32_t i = 0; i < ROWS_EACH; i++)
+        from[i] = query_from(args, lengths, rows, i * WARPS + warp);
 #if WEFT_APPEND
     const struct turns turns = turns_of(args, lengths.kv_len - 1, lane);
+#endif
+    if (waits)
+        wait_for_previous();
+#if WEFT_APPEND
 #pragma unroll
     for (int32_t i = 0; i < ROWS_EACH; i++) {
-        const struct row row = row_at(args, rows, min(i * WARPS + warp, rows.count - 1));
-        struct head head = head_load((const float *)args->q + query_at(args, lengths, row), lane);
+        struct head head = head_load((const float *)args->q + from[i], lane);
         head_turn(&head, &turns, lane);
 #pragma unroll
         for (int32_t j = 0; j < QUERY_PAIRS; j++)
@@ -97,7 +104,7 @@ DEVICE void queries_load(const struct weft__attention_device_args *args, struct 
 #else
 #pragma unroll
     for (int32_t i = 0; i < ROWS_EACH; i++)
-        query_fetch(args, lengths, rows, i * WARPS + warp, lane, x[i]);
+        query_fetch(args, lengths, rows, i * WARPS + warp, from[i], lane, x[i]);
 #endif
 #pragma unroll
     for (int32_t i = 0; i < ROWS_EACH; i++)

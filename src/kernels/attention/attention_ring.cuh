@@ -235,7 +235,7 @@ DEVICE void ring_tile(const struct weft__attention_device_args *args, const stru
 {
     const int32_t first = ring_first(ring, ring->tile, 0), page = page_of(ring);
     const uint32_t barrier = ring->barriers + 8 * ring->slot;
-    if (ring->lane == 0) {
+    if (elected()) {
         if (first < ring->end_key && first + KEYS > ring->first_key)
             boxes_ask(args->k_map, args->v_map, shared_address(slot), ring->at->kv_head, page,
                       first % PAGE, barrier);
