@@ -144,6 +144,10 @@ extern "C" __global__ void __launch_bounds__(128, 2)
             wait_for_previous();
         ring_ask(&args, &ring);
     }
+#if WEFT_BOXES == 1
+    if (args.early) // memory has nothing to do from when the rings are full to when the launch before has ended
+        ring_prefetch(&args, &ring);
+#endif
     bool waits = args.early;
     if (WEFT_SCATTER && waits) // masks may be what the launch before has made
         wait_for_previous(), waits = false;

@@ -61,6 +61,9 @@ static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row,
     return (float *)(shared_fresh() + ALL_FRESH_BYTES) + (warp * rows + row) * STATE_FLOATS;
 }
 
+#if WEFT_EIGHT
+#define STATE_EIGHTS 1
+#endif
 #include "src/kernels/attention/attention_ring.cuh"
 #if FILLS
 #include "src/kernels/attention/attention_kept.cuh"

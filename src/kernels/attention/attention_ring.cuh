@@ -255,6 +255,14 @@ DEVICE void ring_tile(const struct weft__attention_device_args *args, const stru
 #endif
 }
 
+// Brings the warp's next tile into L2, if it is of the item and its page is known.
+DEVICE void ring_prefetch(const struct weft__attention_device_args *args, const struct ring *ring)
+{
+    const int32_t page = page_of(ring), first = ring_first(ring, ring->tile, 0);
+    if (ring->at->left > 0 && ring->tile < ring->last && first < ring->end_key && elected())
+        boxes_prefetch(args->k_map, args->v_map, ring->at->kv_head, page, first % PAGE);
+}
+
 // Waits for the tile of `seq` that was asked for first, whose keys begin at key0; it lies where is asked for next.
 DEVICE const uint8_t *ring_wait(const struct ring *ring, const struct sequence *seq, int32_t key0)
 {
