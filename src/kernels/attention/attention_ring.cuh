@@ -169,7 +169,8 @@ DEVICE void steps_ask(const struct weft__attention_device_args *args, const stru
 #pragma unroll
     for (int32_t j = 0; j < 16 / STEP_ROWS; j++) {
         const int32_t at = j * STEP_ROWS + row;
-        copy_16_async(to + at * RAW_ROW_BYTES + ring_chunk(p, at, chunk) * 16, from);
+        copy_16_async_as(to + at * RAW_ROW_BYTES + ring_chunk(p, at, chunk) * 16, from,
+                         policy_once());
         from += step;
     }
 }
@@ -194,9 +195,9 @@ DEVICE void sixteen_ask_whole(const struct weft__attention_device_args *args,
             const uint8_t *from =
                 (const uint8_t *)__shfl_sync(0xffffffffu, row, p * 16 + (at & 15));
             if (16 * CHUNKS % WARP == 0 || at < 16)
-                copy_16_async(to + p * RAW_PLANE_BYTES + at * RAW_ROW_BYTES +
-                                  ring_chunk(p, at, chunk) * 16,
-                              from + chunk * 16);
+                copy_16_async_as(to + p * RAW_PLANE_BYTES + at * RAW_ROW_BYTES +
+                                     ring_chunk(p, at, chunk) * 16,
+                                 from + chunk * 16, policy_once());
         }
 }
 
