@@ -167,6 +167,20 @@ static void decode_copies_16_bytes(void **state)
     assert_int_equal(count(first, last, " BAR.", NULL), 0);
 }
 
+// When the launch before has ended, queries are all that is asked for: where they lie has been computed.
+static void queries_wait_last(void **state)
+{
+    (void)state;
+    open_code("attention_bf16_sm80", "weft_attention_decode");
+    const char *const query = strstr(listing, " LDG.E.U16"), *wait = listing, *at = listing;
+    assert_non_null(query);
+    while ((at = strstr(at + 1, " ACQBULK")) != NULL && at < query)
+        wait = at;
+    assert_true(wait > listing);
+    assert_int_equal(count(wait, query, " I2F", NULL), 0); // a division
+    assert_int_equal(count(wait, query, " BAR.", NULL), 0);
+}
+
 // Bytes that become bf16, queries in three parts.
 static void bytes_are_widened_without_local_memory(void **state)
 {
@@ -417,6 +431,7 @@ int main(void)
         cmocka_unit_test(a_block_per_head_has_two_barriers),
         cmocka_unit_test(warps_over_keys_meet_once),
         cmocka_unit_test(decode_copies_16_bytes),
+        cmocka_unit_test(queries_wait_last),
         cmocka_unit_test(bytes_are_widened_without_local_memory),
         cmocka_unit_test(prefill_keeps_weights_in_registers),
         cmocka_unit_test(warpgroups_make_weights_beside_products),

@@ -67,7 +67,8 @@ DEVICE int32_t box_chunk(int32_t row, int32_t chunk)
     return chunk / 8 * BOX_BYTES + row * 128 + (chunk % 8 ^ row % 8) * 16;
 }
 
-// Asks for keys and values of the sixteen from slot `first` of a page on; one lane.
+// Asks for keys and values of the sixteen from slot `first` of a page on; one lane. They are read once: L2 gives them up before what every
+// launch reads again.
 DEVICE void boxes_ask(const void *k_map, const void *v_map, uint32_t to, int32_t kv_head,
                       int32_t page, int32_t first, uint32_t barrier)
 {
@@ -76,8 +77,19 @@ DEVICE void boxes_ask(const void *k_map, const void *v_map, uint32_t to, int32_t
     for (int32_t p = 0; p < 2; p++)
 #pragma unroll
         for (int32_t i = 0; i < HEAD / 64; i++)
-            copy_box_of_pile(to + p * PLANE_BYTES + i * BOX_BYTES, p ? v_map : k_map, i * 64, first,
-                             kv_head, page, barrier);
+            copy_box_of_pile_as(to + p * PLANE_BYTES + i * BOX_BYTES, p ? v_map : k_map, i * 64,
+                                first, kv_head, page, barrier, policy_once());
+}
+
+// Brings them into L2, no more; one lane.
+DEVICE void boxes_prefetch(const void *k_map, const void *v_map, int32_t kv_head, int32_t page,
+                           int32_t first)
+{
+#pragma unroll
+    for (int32_t p = 0; p < 2; p++)
+#pragma unroll
+        for (int32_t i = 0; i < HEAD / 64; i++)
+            prefetch_box_of_pile(p ? v_map : k_map, i * 64, first, kv_head, page);
 }
 
 // Row `fresh` of a tile that has arrived, from where the new key and its value lie, ROW_BYTES apart.

@@ -4,7 +4,7 @@
 // (attention_pieces.cuh), those of several in memory, by the blocks of the last (attention_gather.cuh). Where a launch is all
 // latency, that is faster than one block that merges slots.
 //
-// Function constants: those of attention_decode.cu with WEFT_M 1; WEFT_HEAD_DIM is a multiple of 32. WEFT_SPLITS: blocks of a
+// Function constants: those of attention_decode.cu with WEFT_M 1; WEFT_HEAD_DIM is a multiple of 32. WEFT_EIGHT (1: an item has eight rows at most). WEFT_SPLITS: blocks of a
 // cluster. WEFT_CLUSTERS: of a KV head. WEFT_WARPS: of a block, 0 = 4. WEFT_BLOCKS: on an SM.
 #include "src/kernels/attention/attention_decode.cuh"
 #if WEFT_CLUSTERS > 1
@@ -95,9 +95,7 @@ extern "C" __global__ void __launch_bounds__(WARPS *WARP, WEFT_BLOCKS)
     }
     if (WEFT_CLUSTERS <= 1)
         cluster_arrive(); // the block is there and may be sent pieces
-    if (args.early)
-        wait_for_previous();
-    queries_load(&args, at.seq.lengths, rows, warp, lane);
+    queries_load(&args, at.seq.lengths, rows, warp, lane, args.early);
     struct state state;
     state_begin(&state);
     __syncthreads();

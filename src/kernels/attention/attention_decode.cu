@@ -149,10 +149,15 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     rows_clear(args.group_size);
     angles_make(&args, at.seq.lengths.kv_len - 1);
 #endif
-    if (args.early)
-        wait_for_previous();
+#if WEFT_BOXES == 1
+    if (args.early) // memory has nothing to do from when the rings are full to when the launch before has ended
+        ring_prefetch(&args, &ring);
+#endif
+    bool waits = args.early;
+    if (WEFT_SCATTER && waits) // masks may be what the launch before has made
+        wait_for_previous(), waits = false;
     __syncthreads();
-    while (work.at.left > 0) {
+    for (;;) {
         const int32_t first_tile = work.at.tile, count = place_tiles(&work.at);
         struct state state[ROW_SIXTEENS];
         if (threadIdx.x == 0) {
@@ -161,16 +166,19 @@ extern "C" __global__ void __launch_bounds__(128, 2)
                                       row_at(&args, work.rows, work.rows.count - 1).token);
         }
 #if WEFT_APPEND
-        queries_load(&args, &work.at, count, warp, lane);
+        queries_load(&args, &work.at, count, warp, lane, waits);
 #else
-        queries_load(&args, work.at.seq.lengths, rows_of(&args, &work.at), warp, lane);
+        queries_load(&args, work.at.seq.lengths, rows_of(&args, &work.at), warp, lane, waits);
 #endif
+        waits = false;
 #pragma unroll
         for (int32_t m = 0; m < ROW_SIXTEENS; m++)
             state_begin(&state[m]);
         __syncthreads();
         tiles_walk(&args, &work, &ring, first_tile + warp, first_tile + count, state);
         item_end(&args, &work, count, state, warp, lane);
+        if (share_ends(&args, &work.at, count))
+            break;
         const int32_t seq = work.at.seq.lengths.seq;
         __syncthreads();
         if (threadIdx.x == 0)

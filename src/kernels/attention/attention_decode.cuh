@@ -61,6 +61,9 @@ static __device__ __forceinline__ float *shared_state(int32_t warp, int32_t row,
     return (float *)(shared_fresh() + FRESH_BYTES) + (warp * rows + row) * STATE_FLOATS;
 }
 
+#if WEFT_EIGHT
+#define STATE_EIGHTS 1
+#endif
 #include "src/kernels/attention/attention_ring.cuh"
 #if FILLS
 #include "src/kernels/attention/attention_kept.cuh"
@@ -108,9 +111,10 @@ DEVICE void rows_clear(int32_t count)
 }
 
 // A warp per row, in WEFT_PARTS parts; the last warp has the new key, too, if it is among the `count` tiles of the place's item that
-// are the block's. What all wait for is asked for at once, and what is not there is jumped over.
+// are the block's. What all wait for is asked for at once, and what is not there is jumped over. `waits`: for the launch before, when
+// all is known but what it makes.
 DEVICE void queries_load(const struct weft__attention_device_args *args, const struct place *at,
-                         int32_t count, int32_t warp, int32_t lane)
+                         int32_t count, int32_t warp, int32_t lane, bool waits)
 {
     const struct lengths lengths = at->seq.lengths;
     const struct rows rows = rows_of(args, at);
@@ -119,6 +123,8 @@ DEVICE void queries_load(const struct weft__attention_device_args *args, const s
     const bool appends = warp == WARPS - 1 && position >= 0 && tile >= 0 && tile < count * KEYS;
     struct head head[ROWS_EACH];
     struct fresh fresh;
+    if (waits)
+        wait_for_previous();
     if (appends)
         fresh = fresh_load(args, lengths, at->seq.pages, at->kv_head, lane);
 #pragma unroll
@@ -139,14 +145,20 @@ DEVICE void queries_load(const struct weft__attention_device_args *args, const s
         fresh_store(args, &fresh, &turns, at->kv_head, position, lane, shared_fresh());
 }
 #else
-// A warp per row, in WEFT_PARTS parts.
+// A warp per row, in WEFT_PARTS parts. `waits`: for the launch before, when all is known but the queries themselves.
 DEVICE void queries_load(const struct weft__attention_device_args *args, struct lengths lengths,
-                         struct rows rows, int32_t warp, int32_t lane)
+                         struct rows rows, int32_t warp, int32_t lane, bool waits)
 {
     float2 x[ROWS_EACH][QUERY_PAIRS];
+    int64_t from[ROWS_EACH];
 #pragma unroll
     for (int32_t i = 0; i < ROWS_EACH; i++)
-        query_fetch(args, lengths, rows, i * WARPS + warp, lane, x[i]);
+        from[i] = query_from(args, lengths, rows, i * WARPS + warp);
+    if (waits)
+        wait_for_previous();
+#pragma unroll
+    for (int32_t i = 0; i < ROWS_EACH; i++)
+        query_fetch(args, lengths, rows, i * WARPS + warp, from[i], lane, x[i]);
 #pragma unroll
     for (int32_t i = 0; i < ROWS_EACH; i++)
         if (ROWS % WARPS == 0 || i * WARPS + warp < ROWS)

@@ -186,7 +186,7 @@ void weft__attention_plan_cluster(const weft_attention_desc *desc,
         (!plan_several_clusters(desc, limits, &constants, launch) &&
          !plan_one_cluster(desc, limits, &constants, launch)))
         return;
-    constants.WEFT_M = 1;
+    constants.WEFT_M = 1, constants.WEFT_EIGHT = launch->slot_rows <= 8;
     constants.WEFT_CLUSTERS = launch->clusters.of_head;
     constants.WEFT_SPLITS = launch->clusters.blocks;
     constants.WEFT_WARPS = launch->clusters.warps;

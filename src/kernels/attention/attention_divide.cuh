@@ -152,12 +152,17 @@ DEVICE bool place_goes_on(struct place *at);
 DEVICE struct sequence sequence_behind(const struct weft__attention_device_args *args,
                                        const struct place *at);
 DEVICE int32_t end_of(const struct weft__attention_device_args *args, const struct place *at);
+DEVICE bool place_has_more(const struct place *at);
 #else
 DEVICE int32_t end_of(const struct weft__attention_device_args *args, const struct place *)
 {
     return args->end_tiles;
 }
 DEVICE bool place_goes_on(struct place *)
+{
+    return false;
+}
+DEVICE bool place_has_more(const struct place *)
 {
     return false;
 }
@@ -191,6 +196,14 @@ DEVICE void place_advance(const struct weft__attention_device_args *args, struct
     do
         at->seq = sequence_behind(args, at);
     while (at->seq.items == 0);
+}
+
+// Is the share over when the place has gone `tiles` further?
+DEVICE bool share_ends(const struct weft__attention_device_args *args, const struct place *at,
+                       int32_t tiles)
+{
+    const int32_t end = at->tile + tiles >= at->seq.tiles ? end_of(args, at) : 0;
+    return at->left <= tiles + end && !place_has_more(at);
 }
 
 // The tiles of the place's item that belong to the share.

@@ -303,6 +303,12 @@ DEVICE int32_t end_of(const struct weft__attention_device_args *args, const stru
     return args->end_tiles + (at->filled && !at->whole ? args->merge_tiles : 0);
 }
 
+// Is the place in the long part of a filled share that has whole items behind it?
+DEVICE bool place_has_more(const struct place *at)
+{
+    return at->filled && !at->whole && at->filled->items.left > 0;
+}
+
 // A filled share's long part is over: its whole items follow, if there are any.
 DEVICE bool place_goes_on(struct place *at)
 {

@@ -131,9 +131,10 @@ DEVICE void handed_merge(const struct weft__attention_device_args *args, const s
     const int32_t count = number_of_block(args) - item->first;
     float *const own = handed_at(args, args->slots, number_of_block(args));
     float *const first = handed_at(args, args->handed, item->first);
+    __syncwarp();
 #pragma unroll 1
     for (int32_t row = warp; row < item->rows.count; row += WARPS) {
-        // what this warp stored, before a barrier of the block
+        // what this warp stored
         const float2 state = __ldcg((const float2 *)place_state(own, row));
         struct merged merged = {{}, state.x, lane == 0 ? state.y : 0.0f};
 #pragma unroll

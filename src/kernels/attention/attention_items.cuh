@@ -23,6 +23,12 @@ DEVICE struct row row_at(const struct weft__attention_device_args *args, struct 
                          int32_t row)
 {
     const int32_t at = rows.first + row;
+#if WEFT_CLUSTERS
+    if (at < args->group_size) { // a token's: a division lies between the last key and the end
+        const struct row of_first = {0, rows.kv_head * args->group_size + at};
+        return of_first;
+    }
+#endif
     struct row found = {at / args->group_size,
                         rows.kv_head * args->group_size + at % args->group_size};
     return found;

@@ -24,6 +24,7 @@
     X(WEFT_SCATTER)                                                                                \
     X(WEFT_SPARSE)                                                                                 \
     X(WEFT_M)                                                                                      \
+    X(WEFT_EIGHT)                                                                                  \
     X(WEFT_HANDED)                                                                                 \
     X(WEFT_BLOCKS)                                                                                 \
     X(WEFT_APPEND)                                                                                 \

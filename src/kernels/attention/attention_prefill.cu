@@ -121,7 +121,8 @@ DEVICE void queries_load(const struct weft__attention_device_args *args, const s
         float2 x[TOGETHER][QUERY_PAIRS];
 #pragma unroll
         for (int32_t i = 0; i < TOGETHER; i++)
-            query_fetch(args, item->seq.lengths, item->rows, r0 + i, lane, x[i]);
+            query_fetch(args, item->seq.lengths, item->rows, r0 + i,
+                        query_from(args, item->seq.lengths, item->rows, r0 + i), lane, x[i]);
 #pragma unroll
         for (int32_t i = 0; i < TOGETHER; i++)
             query_store(x[i], shared_queries(r0 + i), PART_BYTES, lane, shared_factors() + r0 + i);

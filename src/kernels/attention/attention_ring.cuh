@@ -169,7 +169,8 @@ DEVICE void steps_ask(const struct weft__attention_device_args *args, const stru
 #pragma unroll
     for (int32_t j = 0; j < 16 / STEP_ROWS; j++) {
         const int32_t at = j * STEP_ROWS + row;
-        copy_16_async(to + at * RAW_ROW_BYTES + ring_chunk(p, at, chunk) * 16, from);
+        copy_16_async_as(to + at * RAW_ROW_BYTES + ring_chunk(p, at, chunk) * 16, from,
+                         policy_once());
         from += step;
     }
 }
@@ -194,9 +195,9 @@ DEVICE void sixteen_ask_whole(const struct weft__attention_device_args *args,
             const uint8_t *from =
                 (const uint8_t *)__shfl_sync(0xffffffffu, row, p * 16 + (at & 15));
             if (16 * CHUNKS % WARP == 0 || at < 16)
-                copy_16_async(to + p * RAW_PLANE_BYTES + at * RAW_ROW_BYTES +
-                                  ring_chunk(p, at, chunk) * 16,
-                              from + chunk * 16);
+                copy_16_async_as(to + p * RAW_PLANE_BYTES + at * RAW_ROW_BYTES +
+                                     ring_chunk(p, at, chunk) * 16,
+                                 from + chunk * 16, policy_once());
         }
 }
 
@@ -228,13 +229,21 @@ DEVICE void ring_tile(const struct weft__attention_device_args *args, const stru
 {
     const int32_t first = ring_first(ring, ring->tile, 0), page = page_of(ring);
     const uint32_t barrier = ring->barriers + 8 * ring->slot;
-    if (ring->lane == 0) {
+    if (elected()) {
         if (first < ring->end_key && first + KEYS > ring->first_key)
             boxes_ask(args->k_map, args->v_map, shared_address(slot), ring->at->kv_head, page,
                       first % PAGE, barrier);
         else // a sequence of no keys
             barrier_arrive(barrier);
     }
+}
+
+// Brings the warp's next tile into L2, if it is of the item and its page is known.
+DEVICE void ring_prefetch(const struct weft__attention_device_args *args, const struct ring *ring)
+{
+    const int32_t page = page_of(ring), first = ring_first(ring, ring->tile, 0);
+    if (ring->at->left > 0 && ring->tile < ring->last && first < ring->end_key && elected())
+        boxes_prefetch(args->k_map, args->v_map, ring->at->kv_head, page, first % PAGE);
 }
 
 // Waits for the tile of `seq` that was asked for first, whose keys begin at key0; it lies where is asked for next.

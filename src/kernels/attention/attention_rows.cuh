@@ -92,15 +92,21 @@ DEVICE void mma_score(float d[4], int32_t part, const uint32_t a[4], uint32_t b0
         d[i] += sum[i];
 }
 
+// Where row `row` of the queries lies, or the last that exists.
+DEVICE int64_t query_from(const struct weft__attention_device_args *args, struct lengths lengths,
+                          struct rows rows, int32_t row)
+{
+    return query_at(args, lengths, row_at(args, rows, min(row, rows.count - 1)));
+}
+
 // A row of queries to shared memory in WEFT_PARTS parts, part_bytes apart, by a warp. *factor receives what
-// the row has been divided by. x: its numbers, of lane l 2 l, 2 l + 1 of every 64.
+// the row has been divided by. x: its numbers, of lane l 2 l, 2 l + 1 of every 64, which lie from `index` on.
 enum { QUERY_PAIRS = (DIM + 63) / 64 };
 DEVICE void query_fetch(const struct weft__attention_device_args *args, struct lengths lengths,
-                        struct rows rows, int32_t row, int32_t lane, float2 x[QUERY_PAIRS])
+                        struct rows rows, int32_t row, int64_t index, int32_t lane,
+                        float2 x[QUERY_PAIRS])
 {
-    const struct row own = row_at(args, rows, min(row, rows.count - 1));
-    const int64_t index = query_at(args, lengths, own);
-    const float scale = query_scale(args, lengths, own);
+    const float scale = query_scale(args, lengths, row_at(args, rows, min(row, rows.count - 1)));
 #pragma unroll
     for (int32_t i = 0; i < QUERY_PAIRS; i++) {
         const int32_t d = 2 * (i * WARP + lane);

@@ -205,6 +205,16 @@ DEVICE void copy_box_of_pile(uint32_t to_shared, const void *map, int32_t column
                  : "memory");
 }
 
+// Brings it into L2, no more.
+DEVICE void prefetch_box_of_pile(const void *map, int32_t column, int32_t row, int32_t matrix,
+                                 int32_t pile)
+{
+    asm volatile(
+        "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(map),
+        "r"(column), "r"(row), "r"(matrix), "r"(pile)
+        : "memory");
+}
+
 // The same by a policy (memory.cuh).
 DEVICE void copy_box_of_pile_as(uint32_t to_shared, const void *map, int32_t column, int32_t row,
                                 int32_t matrix, int32_t pile, uint32_t barrier, uint64_t policy)

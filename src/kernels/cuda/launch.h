@@ -68,7 +68,7 @@ static inline bool weft__cuda_fits(const struct weft__cuda_limits *limits,
         (int32_t)(sizeof(values) / sizeof(int32_t))
 
 enum {
-    WEFT__CUDA_MAX_CONSTANTS = 28, // of a kernel
+    WEFT__CUDA_MAX_CONSTANTS = 29, // of a kernel
     WEFT__CUDA_MAX_KERNELS = 48,   // of a plan
     WEFT__CUDA_MAX_STEPS = 24,     // of a run
     WEFT__CUDA_MAX_MATRICES = 2,   // of a launch

@@ -176,6 +176,16 @@ DEVICE void copy_box_of_pile_as(uint32_t to_shared, const void *map, int32_t col
     copy_box_of_pile(to_shared, map, column, row, matrix, pile, barrier);
 }
 
+// Leaves no trace; what lies outside of the map is not fetched there either.
+DEVICE void prefetch_box_of_pile(const void *map, int32_t, int32_t row, int32_t matrix,
+                                 int32_t pile)
+{
+    const struct emulated_map *of = (const struct emulated_map *)map;
+    if (row < 0 || matrix < 0 || pile < 0 || (uint64_t)row >= of->dims[1] ||
+        (uint64_t)matrix >= of->dims[2] || (uint64_t)pile >= of->dims[3])
+        emulated->fail("a box of nothing");
+}
+
 DEVICE void copy_box_cluster(uint32_t to_shared, const void *map, int32_t column, int32_t row,
                              uint32_t barrier, uint32_t blocks)
 {
