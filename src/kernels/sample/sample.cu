@@ -339,6 +339,7 @@ DEVICE void move_on(const struct weft__sample_device_args &args,
 extern "C" __global__ void __launch_bounds__(1024, 1)
     weft_sample(const struct weft__sample_device_args args)
 {
+    let_next_start(); // which writes what a batch consists of when this has ended, or waits for it
     wait_for_previous();
     int32_t row = args.first_row + blockIdx.x;
     const struct weft__sample_device_params params =

@@ -10,8 +10,8 @@ extern "C" __global__ void __launch_bounds__(256)
     int64_t x0 = blockIdx.y * args.logits_stride;
     wide best = 0;
     int any = 0;
+    let_next_start(); // which waits for this one
     wait_for_previous();
-    let_next_start();
     for (int32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < args.vocab;
          i += gridDim.x * blockDim.x) {
         float x = element<X_DTYPE>(args.logits, x0 + i);

@@ -290,6 +290,20 @@ DEVICE void norms_ask(const struct weft__token_layer *layer)
 
 #endif
 
+// When all weights have come memory rests until the next launch asks for its own: their beginning comes into L2 meanwhile.
+DEVICE void ahead_ask(struct asker *a, const struct weft__token_args *args)
+{
+#pragma unroll 1
+    for (int32_t i = 0; i < FLIGHT; i++) {
+        barrier_wait(full_barrier(a->behind), a->behind.parity);
+        walk(&a->behind);
+    }
+#pragma unroll 1
+    for (uint32_t i = blockIdx.x; i < args->ahead_pieces; i += gridDim.x)
+        prefetch_bulk((const uint8_t *)args->ahead + (uint64_t)i * WEFT__TOKEN_AHEAD_BYTES,
+                      WEFT__TOKEN_AHEAD_BYTES);
+}
+
 // By one lane.
 DEVICE void ask_all(const struct weft__token_args *args)
 {
@@ -309,13 +323,17 @@ DEVICE void ask_all(const struct weft__token_args *args)
         const struct weft__token_layer next = args->layers[min(l + 1, args->num_layers - 1)];
         const struct weft__token_layer *const now = &layer;
 #endif
-        const int32_t page = s->attends ? page_of(&s->place, 0) : 0;
+        if (!WEFT_BEGINS && l == 0 && s->attends)
+            text_wait();
+        const int32_t page = s->attends && (!WEFT_BEGINS || l > 0) ? page_of(&s->place, 0) : 0;
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].k_map);
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].v_map);
-        if (l > 0)
+        if (WEFT_BEGINS || l > 0)
             matrix_ask(&a, now, QKV, is_second(args, QKV, l), false);
+        if (WEFT_BEGINS && l == 0 && s->attends)
+            text_wait();
         if (s->attends)
-            keys_ask(&a, args->layers + l, page);
+            keys_ask(&a, args->layers + l, !WEFT_BEGINS || l > 0 ? page : page_of(&s->place, 0));
 #if PLAIN // a text of each: what they have of rows is constant
         matrix_ask(&a, now, O, false, false);
         matrix_ask(&a, now, UP, false, false);
@@ -327,6 +345,7 @@ DEVICE void ask_all(const struct weft__token_args *args)
         layer = next;
 #endif
     }
+    ahead_ask(&a, args);
 }
 
 #endif

@@ -22,6 +22,7 @@
     X(WEFT_ROTARY)                                                                                 \
     X(WEFT_SPLITS)                                                                                 \
     X(WEFT_TOKEN_GATE)                                                                             \
+    X(WEFT_BEGINS)                                                                                 \
     X(WEFT_SLOTS)                                                                                  \
     X(WEFT_FIRST)                                                                                  \
     X(WEFT_SECOND)                                                                                 \
@@ -265,9 +266,27 @@ void weft__token_sample(weft_dtype format, weft_dtype second, int32_t even,
                                               .WEFT_TOKEN_GATE = 1,
                                               .WEFT_SECOND = (int32_t)second,
                                               .WEFT_EIGHTS = (second != 0) << SECOND_DOWN,
+                                              .WEFT_BEGINS = !WEFT__TOKEN_PLAIN(format),
                                               .WEFT_EVEN = even};
     constants.WEFT_SLOTS = ring_of(&constants, H200_BYTES).slots;
     kernel_of(&constants, kernel);
+}
+
+enum { AHEAD_PIECES = 16 * 1048576 / WEFT__TOKEN_AHEAD_BYTES };
+
+// What the launch behind the layers reads first, if it is a matrix.
+static void look_ahead(const struct weft__token_seen *behind, struct weft__token_args *args)
+{
+    if (!behind->kernel || strcmp(behind->kernel->function, "weft_linear_few") != 0 ||
+        !is_known(weft__token_constant(behind->kernel, "WEFT_FORMAT")))
+        return;
+    const struct weft__linear_device_args *head = behind->args;
+    const int64_t pieces = head->part[0].rows / 16 *
+                           (head->cols / WEFT__LINEAR_TILE_COLS *
+                            tile_bytes(weft__token_constant(behind->kernel, "WEFT_FORMAT"))) /
+                           WEFT__TOKEN_AHEAD_BYTES;
+    args->ahead = head->part[0].weight;
+    args->ahead_pieces = (uint32_t)(pieces < AHEAD_PIECES ? pieces : AHEAD_PIECES);
 }
 
 bool weft__token_find(const struct weft__token_seen *seen, int32_t count,
@@ -283,8 +302,11 @@ bool weft__token_find(const struct weft__token_seen *seen, int32_t count,
         !fits(first, &first[WEFT__TOKEN_LAUNCHES - 1], &constants, limits, plan))
         return false;
     int64_t at[WEFT__TOKEN_ROWS + 3];
+    constants.WEFT_BEGINS = plan->begins;
     plan->words_bytes = words_bytes(&constants, at);
     kernel_of(&constants, &plan->kernel);
+    if (plan->first + plan->count < count)
+        look_ahead(first + plan->count, &plan->args);
     return true;
 }
 
