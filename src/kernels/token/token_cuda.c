@@ -141,6 +141,9 @@ static int64_t tile_bytes(int32_t format)
                                      weft_dtype_block_elems((weft_dtype)format));
 }
 
+// Shared memory of an embedding's block, with what the device keeps of it.
+enum { BESIDE_BYTES = 6 * 1024 };
+
 static struct ring ring_of(const struct weft__token_constants *c, int64_t shared_per_block)
 {
     const bool plain = WEFT__TOKEN_PLAIN(c->WEFT_FORMAT);
@@ -155,10 +158,13 @@ static struct ring ring_of(const struct weft__token_constants *c, int64_t shared
     struct ring ring = {.slot_bytes = slot_tiles * tile, .slot_tiles = slot_tiles};
     ring.beside = (plain ? 0 : WEFT__TOKEN_X_BYTES(c->WEFT_EMBED)) + most_of(long_x, states) +
                   WEFT__TOKEN_SHARED_BYTES;
-    const int64_t slots = (shared_per_block - ring.beside) / ring.slot_bytes;
-    ring.slots = (int32_t)(slots < WEFT__TOKEN_MOST_SLOTS ? slots : WEFT__TOKEN_MOST_SLOTS);
     ring.least =
         (int32_t)WEFT__TOKEN_LEAST_SLOTS(WEFT__TOKEN_FLIGHT(ring.slot_bytes, plain), slot_tiles);
+    // small launches before run on the same SMs while weights come already, if that costs no slot that must be
+    const int64_t all = shared_per_block - ring.beside, rest = all - (plain ? 0 : BESIDE_BYTES);
+    int64_t slots = rest / ring.slot_bytes;
+    slots = most_of(slots, all / ring.slot_bytes < ring.least ? all / ring.slot_bytes : ring.least);
+    ring.slots = (int32_t)(slots < WEFT__TOKEN_MOST_SLOTS ? slots : WEFT__TOKEN_MOST_SLOTS);
     return ring;
 }
 
