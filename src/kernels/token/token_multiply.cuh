@@ -210,9 +210,7 @@ DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fix
 // Do slots of a unit of columns of the stream divide the teams?
 enum {
     PAIR_SLOTS = (EMBED / 256 + TEAM_WARPS - 1) / TEAM_WARPS,
-    ROW_SLOTS = (EMBED / 256 + SLOT_TILES - 1) / SLOT_TILES,
     PAIRS_FIXED = TEAMS % PAIR_SLOTS == 0,
-    QKV_FIXED = TEAMS % ROW_SLOTS == 0,
 };
 
 // The team's next slot where a matrix's begin at `seq`.
@@ -382,7 +380,7 @@ DEVICE struct plan plan_make(const struct weft__token_args *args, int32_t step, 
     struct plan p;
     p.walked = walked_of(warp);
     p.second = is_second(args, kind, layer);
-    p.units = units_of_block(kind) - second_units(kind, p.second);
+    p.units = first_units(kind, p.second);
     p.next = next_of_team(p.walked.x, warp);
     p.slot = turn_of(p.walked.x + p.next);
     p.ahead = HOLDS && p.next < p.units * work_of(kind).slots;
@@ -430,10 +428,7 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     struct turn_of_sums sums = sums_carried(p.walked.y);
     bool second = true;
     if (!SECOND_HOLDS || kind != DOWN || !p.second) { // else all units are of the second format
-        if (HOLDS && kind == QKV)                     // texts of their own
-            units_multiply(QKV, ROWS_ALONE, p.units, QKV_FIXED, p.next, p.slot, p.ahead, &tiles,
-                           &sums, warp, lane);
-        else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
+        if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
             units_multiply(kind, PAIRS, p.units, true, p.next, p.slot, p.ahead, &tiles, &sums, warp,
                            lane);
         else

@@ -111,9 +111,7 @@ struct work {
 
 DEVICE enum form form_of(int32_t kind)
 {
-    if (PLAIN)
-        return kind == UP ? PAIRS : ROWS_ALONE;
-    return kind == QKV ? ROWS_ALONE : PAIRS;
+    return PLAIN && kind != UP ? ROWS_ALONE : PAIRS;
 }
 
 DEVICE int32_t slots_of(int32_t tiles, enum form form)
@@ -217,6 +215,14 @@ DEVICE void text_wait()
 {
     wait_for_previous();
     barrier_wait(shared_address(&shared_rest()->begun), 0);
+}
+
+// The SM's units of the first format as they are asked for and multiplied: those of Q, K and V, which have sixteen rows, two at a time,
+// the last perhaps alone.
+DEVICE int32_t first_units(int32_t kind, bool second)
+{
+    const int32_t units = units_of_block(kind) - second_units(kind, second);
+    return !PLAIN && kind == QKV ? (units + 1) / 2 : units;
 }
 
 DEVICE void slot_wait(uint32_t seq)
