@@ -199,8 +199,7 @@ DEVICE bool prepares_early()
 {
     const int32_t slots = first_units(QKV, false) * work_of(QKV).slots; // at least
     const int32_t more = WEFT_SECOND ? v_units_of_block() * second_work_of(QKV, false).slots : 0;
-    return slots + more + WARPS <= DEPTH ||
-           (slots >= TEAMS && TEAMS + FLIGHT + WARPS - 1 <= DEPTH);
+    return slots + more + WARPS <= DEPTH || (slots >= TEAMS && TEAMS + FLIGHT + WARPS - 1 <= DEPTH);
 }
 
 // From the warp's first tile on. `ready`: it is prepared.

@@ -178,18 +178,18 @@ DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t t
 
 // The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is; `ahead`: it has been
 // taken. `fixed`: slots of a unit divide the teams, so that a warp has the same columns of all units, and X of them is loaded once.
-DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fixed, int32_t next,
+DEVICE void units_multiply(int32_t kind, int32_t units, bool fixed, int32_t next,
                            struct turn_of_slot turn, bool ahead, struct tiles *tiles,
                            struct turn_of_sums *sums, int32_t warp, int32_t lane)
 {
     const struct work w = work_of(kind);
     const int32_t half = warp % TEAM_WARPS;
     const uint8_t *row = shared_row(kind);
-    struct slot_x x = {};
+    struct tile_x x = {};
     int32_t at = next; // of the unit
-    if (fixed)
-        slot_x_load(&x, form, b_kept(form, fixed), row, w.cols,
-                    column_of(form, next & (w.slots - 1)) + half, lane);
+    const int32_t column = (next & (w.slots - 1)) * TEAM_WARPS + half;
+    if (fixed && column < w.tiles)
+        x = tile_x_of(row, w.cols, column, b_kept(fixed), lane);
 #pragma unroll 1
     for (int32_t u = 0; u < units; u++, at -= w.slots) {
         float sum[2][2] = {};
@@ -199,8 +199,7 @@ DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fix
                 tiles_take(tiles, turn, half, lane);
             ahead = false;
             turn_next(&turn);
-            tiles_add(tiles, form, !fixed, half, &x, row, w.cols, column_of(form, at) + half, lane,
-                      sum);
+            tiles_add(tiles, !fixed, half, &x, row, w.cols, at * TEAM_WARPS + half, lane, sum);
             tiles_end(tiles, lane, sum);
         }
         sums_leave(sums, sum, warp, lane);
@@ -429,11 +428,10 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     bool second = true;
     if (!SECOND_HOLDS || kind != DOWN || !p.second) { // else all units are of the second format
         if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
-            units_multiply(kind, PAIRS, p.units, true, p.next, p.slot, p.ahead, &tiles, &sums, warp,
-                           lane);
+            units_multiply(kind, p.units, true, p.next, p.slot, p.ahead, &tiles, &sums, warp, lane);
         else
-            units_multiply(kind, HOLDS ? PAIRS : form_of(kind), p.units, false, p.next, p.slot,
-                           p.ahead, &tiles, &sums, warp, lane);
+            units_multiply(kind, p.units, false, p.next, p.slot, p.ahead, &tiles, &sums, warp,
+                           lane);
         const struct plan kept = plan_kept(warp); // before any lane keeps the next one
         const int32_t now = computed_here(step) & 3;
         second = kept.second;

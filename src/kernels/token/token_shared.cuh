@@ -15,8 +15,8 @@
 
 enum kind { QKV, O, UP, DOWN, KINDS, LAST_DOWN = KINDS, SECOND_DOWN, SECOND_LAST_DOWN, SECOND_V };
 
-// How tiles of a unit lie in slots of four: two columns of two blocks of sixteen rows, a warp has both blocks of a column; or four
-// columns of one block.
+// How tiles of a unit lie in slots of four: two columns of two blocks of sixteen rows, a warp has both blocks of a column; or (plain
+// weights) four columns of one block.
 enum form { PAIRS, ROWS_ALONE };
 
 enum {
@@ -102,7 +102,8 @@ DEVICE uint8_t *shared_row(int32_t kind)
 
 // --- work -----------------------------------------------------------------------------------------
 
-// A matrix: units are 32 rows of W, two tiles of sixteen of them a column (of gate and up: sixteen of each), of Q, K and V sixteen.
+// A matrix: units are 32 rows of W, two tiles of sixteen of them a column (of gate and up: sixteen of each); of Q, K and V sixteen,
+// two of which are multiplied together (first_units()).
 // A slot of the ring has SLOT_TILES of a unit.
 struct work {
     int32_t cols, tiles, slots; // tiles: of a row; slots: of a unit
@@ -118,8 +119,7 @@ DEVICE int32_t slots_of(int32_t tiles, enum form form)
 {
     if (PLAIN && form == ROWS_ALONE) // pairs of tiles sixteen apart (token_plain.cuh)
         return tiles / 32 * TEAMS + min(tiles % 32 / 2, TEAMS);
-    return form == PAIRS ? (tiles + TEAM_WARPS - 1) / TEAM_WARPS
-                         : (tiles + SLOT_TILES - 1) / SLOT_TILES;
+    return (tiles + TEAM_WARPS - 1) / TEAM_WARPS;
 }
 
 DEVICE struct work work_of(int32_t kind)
