@@ -225,8 +225,6 @@ weft_status weft__cuda_token_submit(weft_context *context, struct weft__cuda_tok
             status = weft__cuda_launch(context, token->pipeline, &step, stream);
         else if (plan->begins && i == plan->first - 1) // what rounds X
             status = weft__cuda_submit_part(own->plan, own->args, 0, 1, stream);
-        else if (plan->ends && i == plan->first + plan->count) // all but that
-            status = weft__cuda_submit_part(own->plan, own->args, 1, MOST_LAUNCHES, stream);
         else
             status = submit(program, own);
         if (status != WEFT_OK) {

@@ -178,12 +178,6 @@ DEVICE bool copy_two_and_look(uint32_t to, const void *first, const void *second
     return ended != 0;
 }
 
-// Brings bytes, multiples of 16 from a multiple of 16 on, into L2.
-DEVICE void prefetch_bulk(const void *from, uint32_t bytes)
-{
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
-
 // Brings the tensor map, which lies in global memory, near before it is used.
 DEVICE void prefetch_map(const void *map)
 {

@@ -317,17 +317,15 @@ DEVICE void choose(const struct weft__sample_device_args &args,
     }
 }
 
-// One thread notes the row's token behind its history and makes the parameters of the next draw. `likeliest`: the token, whose logit
-// is finite; -1: another, or that is not known.
+// One thread notes the row's token behind its history and makes the parameters of the next draw.
 DEVICE void move_on(const struct weft__sample_device_args &args,
-                    const struct weft__sample_device_params &params, int32_t row, int32_t likeliest)
+                    const struct weft__sample_device_params &params, int32_t row)
 {
     struct weft__sample_device_params next = params;
-    const int32_t token = likeliest >= 0 ? likeliest : args.tokens[row];
+    int32_t token = args.tokens[row];
+    float logit = element<X_DTYPE>(args.logits, row * args.logits_stride + token);
     next.step++;
     if (params.history) {
-        const float logit =
-            likeliest >= 0 ? 0 : element<X_DTYPE>(args.logits, row * args.logits_stride + token);
         bool finite = logit >= -FLOAT_MAX && logit <= FLOAT_MAX;
         ((int32_t *)params.history)[params.history_len] = finite ? token : -1;
         if (params.history_len < params.history_room)
@@ -341,7 +339,6 @@ DEVICE void move_on(const struct weft__sample_device_args &args,
 extern "C" __global__ void __launch_bounds__(1024, 1)
     weft_sample(const struct weft__sample_device_args args)
 {
-    let_next_start(); // which writes what a batch consists of when this has ended, or waits for it
     wait_for_previous();
     int32_t row = args.first_row + blockIdx.x;
     const struct weft__sample_device_params params =
@@ -350,18 +347,14 @@ extern "C" __global__ void __launch_bounds__(1024, 1)
         threadIdx.x < WEFT__SAMPLE_PARTS ? args.best[row * WEFT__SAMPLE_PARTS + threadIdx.x] : 0;
     int any = __syncthreads_or((int)(best >> 31 & 1));
     best = block_combine(best | 0x80000000ull, (wide)0, larger);
-    int32_t likeliest = -1;
     if (any && (params.temperature > 0 || args.logprobs || has_penalty(params))) {
         choose(args, params, row, best);
     } else if (threadIdx.x == 0) {
-        const int32_t token = any ? (int32_t) ~(uint32_t)best : 0;
-        if (any && float_of((uint32_t)(best >> 32)) < FLOAT_MAX) // else it is infinite perhaps
-            likeliest = token;
-        args.tokens[row] = token;
+        args.tokens[row] = any ? (int32_t) ~(uint32_t)best : 0;
         if (args.logprobs)
             args.logprobs[row] = MINUS_INFINITY;
     }
     // All threads have read the parameters; the token was written by this one.
     if (args.next && threadIdx.x == 0)
-        move_on(args, params, row, likeliest);
+        move_on(args, params, row);
 }

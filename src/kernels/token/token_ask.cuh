@@ -201,23 +201,13 @@ DEVICE void second_part_ask(struct asker *a, const struct weft__token_layer *lay
 
 #endif
 
-// Of a unit of one block: the places of the other's tiles have what was there before, of which nothing is made.
-DEVICE void lone_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
+DEVICE void rows_ask(struct asker *a, const uint8_t *rows, int32_t tiles)
 {
 #pragma unroll 1
-    for (int32_t left = tiles; left > 0; left -= TEAM_WARPS) {
-        slot_ask(a, rows, min(left, TEAM_WARPS) * TILE);
-        rows += TEAM_WARPS * TILE;
+    for (int32_t left = tiles; left > 0; left -= SLOT_TILES) {
+        slot_ask(a, rows, min(left, SLOT_TILES) * TILE);
+        rows += SLOT_TILES * TILE;
     }
-}
-
-// Where the SM's unit i of Q, K and V lies.
-DEVICE const uint8_t *head_rows(const struct weft__token_layer *layer, int32_t i, int64_t row_bytes)
-{
-    enum { Q_UNITS = ATTENDED / 16 };
-    const int32_t unit = head_unit(i), k = unit - Q_UNITS, v = unit - Q_K_UNITS;
-    const void *of = k < 0 ? layer->q : v < 0 ? layer->k : layer->v;
-    return (const uint8_t *)of + (k < 0 ? unit : v < 0 ? k : v) * row_bytes;
 }
 
 // The SM's part of a matrix.
@@ -231,16 +221,14 @@ DEVICE void matrix_ask(struct asker *a, const struct weft__token_layer *layer, i
                                              : kind == UP ? layer->gate
                                                           : layer->down);
     const uint8_t *up = (const uint8_t *)layer->up;
-    const int32_t units = first_units(kind, second);
+    enum { Q_UNITS = ATTENDED / 16 };
 #pragma unroll 1
-    for (int32_t u = share[0]; u < share[0] + units; u++) {
+    for (int32_t u = share[0]; u < share[1] - second_units(kind, second); u++) {
         if (kind == QKV) {
-            const int32_t i = 2 * (u - share[0]);
-            const uint8_t *one = head_rows(layer, i, row_bytes);
-            if (i + 1 < share[1] - share[0] - second_units(kind, second))
-                pair_ask(a, one, head_rows(layer, i + 1, row_bytes), w.tiles);
-            else
-                lone_ask(a, one, w.tiles);
+            const int32_t unit = head_unit(u - share[0]), k = unit - Q_UNITS, v = unit - Q_K_UNITS;
+            const void *of = k < 0 ? layer->q : v < 0 ? layer->k : layer->v;
+            const int32_t row = k < 0 ? unit : v < 0 ? k : v;
+            rows_ask(a, (const uint8_t *)of + row * row_bytes, w.tiles);
         } else if (kind == UP) {
             pair_ask(a, first + u * row_bytes, up + u * row_bytes, w.tiles);
         } else {
@@ -302,20 +290,6 @@ DEVICE void norms_ask(const struct weft__token_layer *layer)
 
 #endif
 
-// When all weights have come memory rests until the next launch asks for its own: their beginning comes into L2 meanwhile.
-DEVICE void ahead_ask(struct asker *a, const struct weft__token_args *args)
-{
-#pragma unroll 1
-    for (int32_t i = 0; i < FLIGHT; i++) {
-        barrier_wait(full_barrier(a->behind), a->behind.parity);
-        walk(&a->behind);
-    }
-#pragma unroll 1
-    for (uint32_t i = blockIdx.x; i < args->ahead_pieces; i += gridDim.x)
-        prefetch_bulk((const uint8_t *)args->ahead + (uint64_t)i * WEFT__TOKEN_AHEAD_BYTES,
-                      WEFT__TOKEN_AHEAD_BYTES);
-}
-
 // By one lane.
 DEVICE void ask_all(const struct weft__token_args *args)
 {
@@ -357,7 +331,6 @@ DEVICE void ask_all(const struct weft__token_args *args)
         layer = next;
 #endif
     }
-    ahead_ask(&a, args);
 }
 
 #endif

@@ -197,9 +197,10 @@ DEVICE void tile_prepare(struct tile_ahead *t, uint32_t seq, int32_t tile, int32
 // before has come: the slots before those of Q, K, V have; and, if every team had one of those, all but as many as teams and slots on their way.
 DEVICE bool prepares_early()
 {
-    const int32_t slots = first_units(QKV, false) * work_of(QKV).slots; // at least
-    const int32_t more = WEFT_SECOND ? v_units_of_block() * second_work_of(QKV, false).slots : 0;
-    return slots + more + WARPS <= DEPTH || (slots >= TEAMS && TEAMS + FLIGHT + WARPS - 1 <= DEPTH);
+    const int32_t slots =
+        units_of_block(QKV) * work_of(QKV).slots; // of the second format V has twice as many
+    return slots * (WEFT_SECOND ? 2 : 1) + WARPS <= DEPTH ||
+           (slots >= TEAMS && TEAMS + FLIGHT + WARPS - 1 <= DEPTH);
 }
 
 // From the warp's first tile on. `ready`: it is prepared.

@@ -278,23 +278,6 @@ void weft__token_sample(weft_dtype format, weft_dtype second, int32_t even,
     kernel_of(&constants, kernel);
 }
 
-enum { AHEAD_PIECES = 16 * 1048576 / WEFT__TOKEN_AHEAD_BYTES };
-
-// What the launch behind the layers reads first, if it is a matrix.
-static void look_ahead(const struct weft__token_seen *behind, struct weft__token_args *args)
-{
-    if (!behind->kernel || strcmp(behind->kernel->function, "weft_linear_few") != 0 ||
-        !is_known(weft__token_constant(behind->kernel, "WEFT_FORMAT")))
-        return;
-    const struct weft__linear_device_args *head = behind->args;
-    const int64_t pieces = head->part[0].rows / 16 *
-                           (head->cols / WEFT__LINEAR_TILE_COLS *
-                            tile_bytes(weft__token_constant(behind->kernel, "WEFT_FORMAT"))) /
-                           WEFT__TOKEN_AHEAD_BYTES;
-    args->ahead = head->part[0].weight;
-    args->ahead_pieces = (uint32_t)(pieces < AHEAD_PIECES ? pieces : AHEAD_PIECES);
-}
-
 bool weft__token_find(const struct weft__token_seen *seen, int32_t count,
                       const struct weft__cuda_limits *limits, struct weft__token_plan *plan)
 {
@@ -311,8 +294,6 @@ bool weft__token_find(const struct weft__token_seen *seen, int32_t count,
     constants.WEFT_BEGINS = plan->begins;
     plan->words_bytes = words_bytes(&constants, at);
     kernel_of(&constants, &plan->kernel);
-    if (plan->first + plan->count < count)
-        look_ahead(first + plan->count, &plan->args);
     return true;
 }
 

@@ -87,8 +87,8 @@ DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last
         const struct second_work of = second_work_of(kind, last);
         sum[0] = second_sum(s->parts[place], &of, kind, last, d->seq, lane);
         slots = of.slots;
-    } else {
-        const bool even = kind == QKV || WEFT_EVEN >> (last ? LAST_DOWN : kind) & 1;
+    } else if (w.form == PAIRS) {
+        const bool even = WEFT_EVEN >> (last ? LAST_DOWN : kind) & 1;
 #pragma unroll
         for (int32_t j = 0; j < MULTIPLIERS; j++) {
             const float part = s->parts[place][part_of(j, j / TEAM_WARPS + d->seq)][lane];
@@ -99,6 +99,19 @@ DEVICE float sums_take(struct delivery *d, int32_t kind, int32_t lane, bool last
         }
         if (even)
             sum[0] += sum[1];
+    } else { // half of the lanes the even tiles, half the odd ones
+        static_assert(TEAM_WARPS <= 2, "lanes have the tiles of a slot by halves");
+#pragma unroll(EMBED <= 4096 ? 8 : 1) // attention waits for it
+        for (int32_t i = 0; i < (EMBED / 256 + 1) / 2; i++) {
+            const int32_t half = lane / 16, slot = 2 * i / SLOT_TILES; // of tile 2 i + half
+            const int32_t team = (int32_t)(((uint32_t)slot + d->seq) & (TEAMS - 1));
+            const float *of = TEAM_WARPS == 2
+                                  ? s->parts[place][2 * team + half] + i % 2 * 16 + lane % 16
+                                  : s->parts[place][team] + lane;
+            if (2 * i + half < w.tiles)
+                sum[0] += *of;
+        }
+        sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], 16);
     }
     __syncwarp();
     if (lane == 0)
@@ -127,8 +140,7 @@ DEVICE void unit_skip(struct delivery *d, int32_t kind, bool last, bool second)
     d->seq += WEFT_SECOND && second ? second_work_of(kind, last).slots : work_of(kind).slots;
 }
 
-// Units come at almost the same time: two warps deliver them in turns, of which `own` is the warp's. Lanes of a unit of two have the
-// second's rows in their upper half.
+// Units of sixteen rows come at almost the same time: two warps deliver them in turns, of which `own` is the warp's.
 DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *d, int32_t layer,
                           uint32_t turn, int32_t own, int32_t lane)
 {
@@ -138,23 +150,18 @@ DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *
 #else
     const float rms = row_norm(shared_row(QKV), args->qkv_eps, lane);
 #endif
-    const bool second = is_second(args, QKV, layer);
-    const int32_t of_second = second_units(QKV, second), firsts = first_units(QKV, second);
-    const int32_t before = share[1] - share[0] - of_second; // of sixteen rows, in the first format
+    const int32_t of_second = share[1] - second_units(QKV, is_second(args, QKV, layer));
 #pragma unroll 1
-    for (int32_t u = 0; u < firsts + of_second; u++) {
-        const bool alone = PLAIN || u >= firsts;
-        if ((u & 1) != own) {
-            unit_skip(d, QKV, false, u >= firsts);
+    for (int32_t u = share[0]; u < share[1]; u++) {
+        if (((u - share[0]) & 1) != own) {
+            unit_skip(d, QKV, false, u >= of_second);
             continue;
         }
-        const float value = rms * sums_take(d, QKV, lane, false, u >= firsts);
-        const int32_t i = PLAIN ? u : u >= firsts ? before + u - firsts : 2 * u + lane / 16;
-        const bool there = alone ? lane < 16 : i < before;
-        if (there)
-            turn_send(args->heads + head_unit(i) * 16 + lane % 16, value, turn);
+        const float value = rms * sums_take(d, QKV, lane, false, u >= of_second);
+        if (lane < 16)
+            turn_send(args->heads + head_unit(u - share[0]) * 16 + lane, value, turn);
         __syncwarp();
-        if (there && lane % 16 == 0)
+        if (lane == 0)
             count_arrival(counter_of(args, WEFT__TOKEN_ROW_heads));
     }
 }
@@ -248,11 +255,9 @@ DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery 
         const float out =
             sums_take(d, kind, lane, to_row < 0, second) + s->residual[u - share[0]][lane];
         s->residual[u - share[0]][lane] = out;
-        if (to_row < 0) {
+        if (to_row < 0)
             args->result[row] = out;
-            if (args->last_x)
-                round_results((uint8_t *)args->last_x, EMBED, u * 32, lane, out, weight);
-        } else
+        else
             unit_send<true>(args, to_row, u, lane, out, weight, turn);
     }
 }

@@ -19,8 +19,7 @@ enum {
     WEFT__TOKEN_PLAIN_TILE_COLS = 64,       // of plain weights, sixteen rows
     WEFT__TOKEN_PLAIN_TILE_BYTES = 2048,
     WEFT__TOKEN_COUNTER_BYTES = 128,
-    WEFT__TOKEN_AHEAD_BYTES = 8192, // of the next launch's weights, brought into L2 at once
-    WEFT__TOKEN_SECOND_WORDS = 8,   // a bit a layer
+    WEFT__TOKEN_SECOND_WORDS = 8, // a bit a layer
 };
 
 // Rows that are handed over, each with its counter of deliveries.
@@ -47,7 +46,7 @@ enum weft__token_map {
 
 #define WEFT__TOKEN_PLAIN(format) ((format) == 2 || (format) == 3)
 
-// A layer's weights, packed. q, k, v: in the first layer NULL where a launch before makes Q, K and V. next_norm: of the last layer that of last_x.
+// A layer's weights, packed. q, k, v: in the first layer NULL where a launch before makes Q, K and V.
 struct __attribute__((aligned(64))) weft__token_layer {
     unsigned char k_map[128],
         v_map[128]; // tensor maps of the layer's page pool (copy_box_of_pile())
@@ -68,14 +67,11 @@ struct __attribute__((aligned(64))) weft__token_args {
     uint64_t *heads;     // [rows of Q, K and V] words
     uint64_t *pieces; // [KV heads][splits][32 columns of a query head][largest, sum, columns] words
     uint64_t *halves; // [rows of gate / 16][16] words
-    const void *first_x; // rounded, of the first layer's Q, K, V (WEFT_BEGINS)
-    void *last_x;        // what the last layer leaves, rounded for who reads it next; or NULL
-    const void *ahead;   // what the launch behind this one reads first
-    void *rows[WEFT__TOKEN_ROWS];                // of words of three, or of numbers; of heads NULL
+    const void *first_x;          // rounded, of the first layer's Q, K, V (WEFT_BEGINS)
+    void *rows[WEFT__TOKEN_ROWS]; // of words of three, or of numbers; of heads NULL
     uint32_t second_v[WEFT__TOKEN_SECOND_WORDS], // layers whose V, and down, have the second format
         second_down[WEFT__TOKEN_SECOND_WORDS];
     int32_t num_layers;
-    uint32_t ahead_pieces;            // of WEFT__TOKEN_AHEAD_BYTES each
     float qkv_eps, up_eps, norm_plus; // norm_plus is added to weights of norms
 };
 

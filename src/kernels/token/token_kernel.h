@@ -27,7 +27,6 @@ struct weft__token_seen {
 struct weft__token_plan {
     int32_t first, count; // of the launches that it takes the place of
     bool begins; // the first Q, K, V too, but for what rounds their X: what stands before the first
-    bool ends; // the last of them leaves X rounded: of what stands behind them what rounds it goes
     struct weft__cuda_kernel kernel;
     struct weft__token_args args; // but for the layers' and the words' addresses
     struct weft__token_layer layers[WEFT__TOKEN_MOST_LAYERS];  // but for their maps,

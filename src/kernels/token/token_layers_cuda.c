@@ -330,19 +330,6 @@ static void take_first(const struct weft__token_seen *seen, const struct weft__t
     plan->begins = true;
 }
 
-// What the matrix behind the layers reads is rounded by the last of them.
-static void take_last(const struct weft__token_seen *seen, struct weft__token_plan *plan)
-{
-    const struct weft__linear_device_args *args = seen->args;
-    struct weft__token_layer *last = &plan->layers[plan->args.num_layers - 1];
-    if (!rounds_stream(seen, plan->args.result) || args->cols % 64 ||
-        (seen->round->weight && seen->round->weight_plus != plan->args.norm_plus))
-        return;
-    last->next_norm = seen->round->weight;
-    plan->args.last_x = seen->round->rounded;
-    plan->ends = true;
-}
-
 bool weft__token_take_layers(const struct weft__token_seen *seen, int32_t count,
                              struct weft__token_met *met, struct weft__token_plan *plan)
 {
@@ -377,7 +364,5 @@ bool weft__token_take_layers(const struct weft__token_seen *seen, int32_t count,
     plan->args.norm_plus = is_plain(&first[1]) ? up->norm_weight_plus : o->next_weight_plus;
     if (plan->first > 0)
         take_first(first - 1, met, plan);
-    if (plan->first + plan->count < count)
-        take_last(first + plan->count, plan);
     return true;
 }

@@ -178,18 +178,18 @@ DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t t
 
 // The tiles of units of a matrix that the team has: `next` is its next slot of the matrix, `turn` where that is; `ahead`: it has been
 // taken. `fixed`: slots of a unit divide the teams, so that a warp has the same columns of all units, and X of them is loaded once.
-DEVICE void units_multiply(int32_t kind, int32_t units, bool fixed, int32_t next,
+DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fixed, int32_t next,
                            struct turn_of_slot turn, bool ahead, struct tiles *tiles,
                            struct turn_of_sums *sums, int32_t warp, int32_t lane)
 {
     const struct work w = work_of(kind);
     const int32_t half = warp % TEAM_WARPS;
     const uint8_t *row = shared_row(kind);
-    struct tile_x x = {};
+    struct slot_x x = {};
     int32_t at = next; // of the unit
-    const int32_t column = (next & (w.slots - 1)) * TEAM_WARPS + half;
-    if (fixed && column < w.tiles)
-        x = tile_x_of(row, w.cols, column, b_kept(fixed), lane);
+    if (fixed)
+        slot_x_load(&x, form, b_kept(form, fixed), row, w.cols,
+                    column_of(form, next & (w.slots - 1)) + half, lane);
 #pragma unroll 1
     for (int32_t u = 0; u < units; u++, at -= w.slots) {
         float sum[2][2] = {};
@@ -199,7 +199,8 @@ DEVICE void units_multiply(int32_t kind, int32_t units, bool fixed, int32_t next
                 tiles_take(tiles, turn, half, lane);
             ahead = false;
             turn_next(&turn);
-            tiles_add(tiles, !fixed, half, &x, row, w.cols, at * TEAM_WARPS + half, lane, sum);
+            tiles_add(tiles, form, !fixed, half, &x, row, w.cols, column_of(form, at) + half, lane,
+                      sum);
             tiles_end(tiles, lane, sum);
         }
         sums_leave(sums, sum, warp, lane);
@@ -209,7 +210,9 @@ DEVICE void units_multiply(int32_t kind, int32_t units, bool fixed, int32_t next
 // Do slots of a unit of columns of the stream divide the teams?
 enum {
     PAIR_SLOTS = (EMBED / 256 + TEAM_WARPS - 1) / TEAM_WARPS,
+    ROW_SLOTS = (EMBED / 256 + SLOT_TILES - 1) / SLOT_TILES,
     PAIRS_FIXED = TEAMS % PAIR_SLOTS == 0,
+    QKV_FIXED = TEAMS % ROW_SLOTS == 0,
 };
 
 // The team's next slot where a matrix's begin at `seq`.
@@ -379,7 +382,7 @@ DEVICE struct plan plan_make(const struct weft__token_args *args, int32_t step, 
     struct plan p;
     p.walked = walked_of(warp);
     p.second = is_second(args, kind, layer);
-    p.units = first_units(kind, p.second);
+    p.units = units_of_block(kind) - second_units(kind, p.second);
     p.next = next_of_team(p.walked.x, warp);
     p.slot = turn_of(p.walked.x + p.next);
     p.ahead = HOLDS && p.next < p.units * work_of(kind).slots;
@@ -427,11 +430,15 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
     struct turn_of_sums sums = sums_carried(p.walked.y);
     bool second = true;
     if (!SECOND_HOLDS || kind != DOWN || !p.second) { // else all units are of the second format
-        if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
-            units_multiply(kind, p.units, true, p.next, p.slot, p.ahead, &tiles, &sums, warp, lane);
-        else
-            units_multiply(kind, p.units, false, p.next, p.slot, p.ahead, &tiles, &sums, warp,
+        if (HOLDS && kind == QKV)                     // texts of their own
+            units_multiply(QKV, ROWS_ALONE, p.units, QKV_FIXED, p.next, p.slot, p.ahead, &tiles,
+                           &sums, warp, lane);
+        else if (HOLDS && PAIRS_FIXED && ATTENDED == EMBED && kind != DOWN)
+            units_multiply(kind, PAIRS, p.units, true, p.next, p.slot, p.ahead, &tiles, &sums, warp,
                            lane);
+        else
+            units_multiply(kind, HOLDS ? PAIRS : form_of(kind), p.units, false, p.next, p.slot,
+                           p.ahead, &tiles, &sums, warp, lane);
         const struct plan kept = plan_kept(warp); // before any lane keeps the next one
         const int32_t now = computed_here(step) & 3;
         second = kept.second;

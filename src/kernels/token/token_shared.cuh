@@ -15,8 +15,8 @@
 
 enum kind { QKV, O, UP, DOWN, KINDS, LAST_DOWN = KINDS, SECOND_DOWN, SECOND_LAST_DOWN, SECOND_V };
 
-// How tiles of a unit lie in slots of four: two columns of two blocks of sixteen rows, a warp has both blocks of a column; or (plain
-// weights) four columns of one block.
+// How tiles of a unit lie in slots of four: two columns of two blocks of sixteen rows, a warp has both blocks of a column; or four
+// columns of one block.
 enum form { PAIRS, ROWS_ALONE };
 
 enum {
@@ -102,8 +102,7 @@ DEVICE uint8_t *shared_row(int32_t kind)
 
 // --- work -----------------------------------------------------------------------------------------
 
-// A matrix: units are 32 rows of W, two tiles of sixteen of them a column (of gate and up: sixteen of each); of Q, K and V sixteen,
-// two of which are multiplied together (first_units()).
+// A matrix: units are 32 rows of W, two tiles of sixteen of them a column (of gate and up: sixteen of each), of Q, K and V sixteen.
 // A slot of the ring has SLOT_TILES of a unit.
 struct work {
     int32_t cols, tiles, slots; // tiles: of a row; slots: of a unit
@@ -112,14 +111,17 @@ struct work {
 
 DEVICE enum form form_of(int32_t kind)
 {
-    return PLAIN && kind != UP ? ROWS_ALONE : PAIRS;
+    if (PLAIN)
+        return kind == UP ? PAIRS : ROWS_ALONE;
+    return kind == QKV ? ROWS_ALONE : PAIRS;
 }
 
 DEVICE int32_t slots_of(int32_t tiles, enum form form)
 {
     if (PLAIN && form == ROWS_ALONE) // pairs of tiles sixteen apart (token_plain.cuh)
         return tiles / 32 * TEAMS + min(tiles % 32 / 2, TEAMS);
-    return (tiles + TEAM_WARPS - 1) / TEAM_WARPS;
+    return form == PAIRS ? (tiles + TEAM_WARPS - 1) / TEAM_WARPS
+                         : (tiles + SLOT_TILES - 1) / SLOT_TILES;
 }
 
 DEVICE struct work work_of(int32_t kind)
@@ -215,14 +217,6 @@ DEVICE void text_wait()
 {
     wait_for_previous();
     barrier_wait(shared_address(&shared_rest()->begun), 0);
-}
-
-// The SM's units of the first format as they are asked for and multiplied: those of Q, K and V, which have sixteen rows, two at a time,
-// the last perhaps alone.
-DEVICE int32_t first_units(int32_t kind, bool second)
-{
-    const int32_t units = units_of_block(kind) - second_units(kind, second);
-    return !PLAIN && kind == QKV ? (units + 1) / 2 : units;
 }
 
 DEVICE void slot_wait(uint32_t seq)

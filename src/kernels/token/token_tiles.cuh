@@ -155,9 +155,9 @@ DEVICE uint2 b_of_pair(uint2 b, uint32_t p, uint32_t lane)
 }
 
 // The four pairs of B are kept where X is loaded once a matrix, of one column, or scales are few.
-DEVICE bool b_kept(bool fixed)
+DEVICE bool b_kept(enum form form, bool fixed)
 {
-    return !HOLDS_SUPER || fixed;
+    return !HOLDS_SUPER || (fixed && form == PAIRS);
 }
 
 DEVICE struct tile_x tile_x_of(const uint8_t *row, int32_t cols, int32_t tile, bool kept,
@@ -214,48 +214,49 @@ DEVICE void tile_end(const struct tiles *t, int32_t i, const struct tile_x *x, c
         }
 }
 
-// sum[i] += tile i of the two times a tile of X, whose B is b: their products by turns, for each waits for the one before of its tile.
-DEVICE void held_add(const struct tiles *t, const struct tile_x *x, const uint2 b[4],
-                     float sum[2][2])
+// sum[i] += tile first + i of the two times a tile of X, whose B is b: their products by turns, for each waits for the one before of its
+// tile.
+DEVICE void held_add(const struct tiles *t, int32_t first, int32_t count, const struct tile_x *x,
+                     const uint2 b[4], float sum[][2])
 {
     int32_t low[2][4], high[2][4];
 #pragma unroll
-    for (int32_t i = 0; i < 2; i++)
+    for (int32_t i = 0; i < count; i++)
 #pragma unroll
         for (int32_t k = 0; k < 4; k++)
             low[i][k] = x->start[k % 2];
 #pragma unroll
     for (int32_t p = 0; p < 4; p++)
 #pragma unroll
-        for (int32_t i = 0; i < 2; i++) {
-            const uint4 w = t->codes[i][p];
+        for (int32_t i = 0; i < count; i++) {
+            const uint4 w = t->codes[first + i][p];
             const uint32_t a[4] = {~(w.x & 0x0f0f0f0fu), ~(w.y & 0x0f0f0f0fu), ~(w.z & 0x0f0f0f0fu),
                                    ~(w.w & 0x0f0f0f0fu)};
             mma_s8_k32(low[i], a, b[p].x, b[p].y);
         }
 #pragma unroll
-    for (int32_t i = 0; i < 2; i++)
+    for (int32_t i = 0; i < count; i++)
 #pragma unroll
         for (int32_t k = 0; k < 4; k++)
             high[i][k] = low[i][k];
 #pragma unroll
     for (int32_t p = 0; p < 4; p++)
 #pragma unroll
-        for (int32_t i = 0; i < 2; i++) {
-            const uint4 w = t->codes[i][p];
+        for (int32_t i = 0; i < count; i++) {
+            const uint4 w = t->codes[first + i][p];
             const uint32_t a[4] = {w.x, w.y, w.z, w.w};
             mma_u8_k32(high[i], a, b[p].x, b[p].y);
         }
 #pragma unroll
-    for (int32_t i = 0; i < 2; i++)
-        tile_end(t, i, x, low[i], high[i], sum[i]);
+    for (int32_t i = 0; i < count; i++)
+        tile_end(t, first + i, x, low[i], high[i], sum[i]);
 }
 
 #else
 
 #define tile_x one_x
 
-DEVICE bool b_kept(bool)
+DEVICE bool b_kept(enum form, bool)
 {
     return false;
 }
@@ -265,37 +266,78 @@ DEVICE struct one_x tile_x_of(const uint8_t *row, int32_t cols, int32_t tile, bo
     return one_x_of(row, row + cols, tile, lane);
 }
 
+DEVICE void tile_add(const struct tiles *t, int32_t i, int32_t half, const struct tile_x *x,
+                     int32_t lane, float acc[2])
+{
+    one_multiply(x, tile_at(t->at, i, half), 4, lane, acc);
+}
+
 #endif
 
 #if !PLAIN
 
-// x: X of the warp's column `first` of a slot, loaded before, or (`fresh`) here; sum[i]: of the slot's block i of rows.
-DEVICE void tiles_add(const struct tiles *t, bool fresh, int32_t half, struct tile_x *x,
-                      const uint8_t *row, int32_t cols, int32_t first, int32_t lane,
-                      float sum[2][2])
+// X of both tiles of a slot: of column `first` of two blocks of rows, or of two columns of one.
+struct slot_x {
+    struct tile_x of[2];
+};
+
+// Columns between a warp's two tiles of a slot.
+DEVICE int32_t columns_apart(enum form form)
 {
+    return form == PAIRS ? 0 : TEAM_WARPS;
+}
+
+// The team's first column of slot `at` of a unit.
+DEVICE int32_t column_of(enum form form, int32_t at)
+{
+    return at * (form == ROWS_ALONE ? SLOT_TILES : TEAM_WARPS);
+}
+
+DEVICE void slot_x_load(struct slot_x *x, enum form form, bool kept, const uint8_t *row,
+                        int32_t cols, int32_t first, int32_t lane)
+{
+    const int32_t second = first + columns_apart(form);
+    if (first * 256 < cols)
+        x->of[0] = tile_x_of(row, cols, first, kept, lane);
+    if (form != PAIRS && second * 256 < cols)
+        x->of[1] = tile_x_of(row, cols, second, kept, lane);
+}
+
+// x: loaded before, or (`fresh`) here. Where tiles are not held, registers are there for one X at a time.
+DEVICE void tiles_add(const struct tiles *t, enum form form, bool fresh, int32_t half,
+                      struct slot_x *x, const uint8_t *row, int32_t cols, int32_t first,
+                      int32_t lane, float sum[2][2])
+{
+    const int32_t second = first + columns_apart(form);
+    const bool kept = b_kept(form, !fresh);
 #if HOLDS
     enum { // are all slots whole?
-        WHOLE = EMBED / 256 % TEAM_WARPS == 0 && WIDE / 256 % TEAM_WARPS == 0 &&
-                ATTENDED / 256 % TEAM_WARPS == 0
+        ROWS_WHOLE = EMBED / 256 % SLOT_TILES == 0,
+        PAIRS_WHOLE = EMBED / 256 % TEAM_WARPS == 0 && WIDE / 256 % TEAM_WARPS == 0 &&
+                      ATTENDED / 256 % TEAM_WARPS == 0
     };
-    const bool kept = b_kept(!fresh);
     (void)half;
-    if (fresh && first * 256 < cols)
-        *x = tile_x_of(row, cols, first, kept, lane);
+    if (fresh)
+        slot_x_load(x, form, kept, row, cols, first, lane);
     uint2 b[4];
-    if (WHOLE || first * 256 < cols) {
-        tile_b(x, kept, lane, b);
-        held_add(t, x, b, sum);
+    if ((form == PAIRS ? PAIRS_WHOLE : ROWS_WHOLE) || first * 256 < cols) {
+        tile_b(&x->of[0], kept, lane, b);
+        held_add(t, 0, form == PAIRS ? 2 : 1, &x->of[0], b, sum);
+    }
+    if (form != PAIRS &&
+        (ROWS_WHOLE || second * 256 < cols)) { // registers are there for one X at a time
+        tile_b(&x->of[1], kept, lane, b);
+        held_add(t, 1, 1, &x->of[1], b, sum + 1);
     }
 #else
     (void)fresh;
-    if (first * 256 >= cols)
-        return;
-#pragma unroll
-    for (int32_t i = 0; i < 2; i++) { // registers are there for one X at a time
-        *x = tile_x_of(row, cols, first, false, lane);
-        one_multiply(x, tile_at(t->at, i, half), 4, lane, sum[i]);
+    if (first * 256 < cols) {
+        x->of[0] = tile_x_of(row, cols, first, kept, lane);
+        tile_add(t, 0, half, &x->of[0], lane, sum[0]);
+    }
+    if (second * 256 < cols) {
+        x->of[0] = tile_x_of(row, cols, second, kept, lane);
+        tile_add(t, 1, half, &x->of[0], lane, sum[1]);
     }
 #endif
 }

@@ -61,12 +61,6 @@ DEVICE void loads_end(uint32_t of_all)
     (void)of_all;
 }
 
-DEVICE void prefetch_bulk(const void *from, uint32_t bytes)
-{
-    if ((uint64_t)from % 16 || bytes % 16)
-        emulated->fail("bytes for L2 that are not aligned");
-}
-
 DEVICE void prefetch_map(const void *map)
 {
     if ((uint64_t)map % 64)
