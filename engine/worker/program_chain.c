@@ -156,14 +156,24 @@ bool model_program_decode(model_program *program, int32_t seqs, engine_error *er
            decode(program, seqs, err);
 }
 
+// That many links, one after the other.
+static bool run_links(model_program *program, int32_t seqs, int32_t count, engine_error *err)
+{
+    weft_program *made = *recorded(program, program->links, seqs);
+    for (int32_t i = 0; i < count; i++) {
+        count_pass(program);
+        if (!made && !run_link(program, seqs, err))
+            return false;
+    }
+    if (!made)
+        return true;
+    program->counts.runs += count * program->link_runs;
+    return weft_program_repeat(made, count, NULL) == WEFT_OK || failed(program, err);
+}
+
 bool program_run_link(model_program *program, int32_t seqs, engine_error *err)
 {
-    count_pass(program);
-    weft_program *made = *recorded(program, program->links, seqs);
-    if (!made)
-        return run_link(program, seqs, err);
-    program->counts.runs += program->link_runs;
-    return weft_program_launch(made, NULL) == WEFT_OK || failed(program, err);
+    return run_links(program, seqs, 1, err);
 }
 
 bool program_begin_links(model_program *program, int32_t seqs, engine_error *err)
@@ -205,9 +215,8 @@ bool model_program_chain(model_program *program, const program_chain *chain, eng
         !program_share_prefixes(program, chain->seqs, capacities, err) ||
         !record_link(program, chain->seqs, err))
         return false;
-    for (int32_t step = 0; step < chain->steps; step++)
-        if (!program_run_link(program, chain->seqs, err))
-            return false;
+    if (!run_links(program, chain->seqs, chain->steps, err))
+        return false;
     for (int32_t i = 0; i < chain->seqs; i++)
         if (weft_copy(program->context, chosen_at(program, chain->slot, i),
                       chain->history[i] + chain->lengths[i] + 1,

@@ -60,6 +60,14 @@ WEFT_API weft_status weft_program_end(weft_program *program);
  */
 WEFT_API weft_status weft_program_launch(weft_program *program, weft_stream *stream);
 
+/** The same `times` times, one after the other: for what moves itself on, as a step that chooses a token and
+ *  advances its batch. On a GPU several of them are one graph where the layers are one launch, so that the
+ *  device goes from one to the next as from run to run; the first call that has so many makes that graph.
+ *
+ *  Errors   as weft_program_launch(); WEFT_EINVAL for fewer than 0 times
+ */
+WEFT_API weft_status weft_program_repeat(weft_program *program, int32_t times, weft_stream *stream);
+
 /** Frees a program, ending a recording that is under way. NULL is allowed. */
 WEFT_API void weft_program_destroy(weft_program *program);
 

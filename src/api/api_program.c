@@ -73,20 +73,27 @@ weft_status weft_program_end(weft_program *program)
     return status;
 }
 
-weft_status weft_program_launch(weft_program *program, weft_stream *stream)
+weft_status weft_program_repeat(weft_program *program, int32_t times, weft_stream *stream)
 {
     if (!program)
         return WEFT_EINVAL;
     weft_context *context = program->context;
+    if (times < 0)
+        return weft__fail(context, WEFT_EINVAL, "a program cannot be launched %d times", times);
     if (!program->ended)
         return weft__fail(context, WEFT_EINVAL,
                           "the program's recording has not ended: call weft_program_end first");
     if (weft__api_recording(context))
         return weft__fail(context, WEFT_EINVAL, "a program cannot be part of another");
     WEFT__TRY(weft__api_stream(context, stream));
-    atomic_fetch_add_explicit(&program->launches, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&context->runs, program->runs, memory_order_relaxed);
-    return context->backend->program_launch(program, stream);
+    atomic_fetch_add_explicit(&program->launches, times, memory_order_relaxed);
+    atomic_fetch_add_explicit(&context->runs, (int64_t)times * program->runs, memory_order_relaxed);
+    return context->backend->program_launch(program, times, stream);
+}
+
+weft_status weft_program_launch(weft_program *program, weft_stream *stream)
+{
+    return weft_program_repeat(program, 1, stream);
 }
 
 void weft_program_destroy(weft_program *program)

@@ -135,7 +135,7 @@ struct weft__backend {
     weft_status (*program_begin)(weft_context *context, weft_program **out);
     weft_status (*program_record)(weft_program *program, const struct weft__step *step);
     weft_status (*program_end)(weft_program *program);
-    weft_status (*program_launch)(weft_program *program, weft_stream *stream);
+    weft_status (*program_launch)(weft_program *program, int32_t times, weft_stream *stream);
     void (*program_destroy)(weft_program *program); // also of one that has not ended
 };
 

@@ -11,6 +11,7 @@
 //                      weft__codes_<ID>(block, j, codes): group j of 32 elements as the kernels of every
 //                      instruction set take it. A format that is worth vector code has it in
 //                      src/kernels/linear/linear_groups.h instead.
+//   weft__<name>_decode_32(block, j, y)  group j of 32 elements of a longer block alone, as the whole block's.
 //   weft__encode_<ID>  as src/formats/encode.h says, within #ifdef WEFT__ENCODERS; or in an encode_*.c.
 #ifndef WEFT_FORMATS_BLOCK_H
 #define WEFT_FORMATS_BLOCK_H

@@ -38,18 +38,23 @@ static inline void weft__q4_k_scale_min(const uint8_t scales[12], int j, uint8_t
     }
 }
 
-static inline void weft__q4_k_decode(const struct weft__q4_k *block, float y[256])
+// Group j.
+static inline void weft__q4_k_decode_32(const struct weft__q4_k *block, int j, float y[32])
 {
     float d = weft__f16_to_f32(block->d);
     float dmin = weft__f16_to_f32(block->dmin);
-    for (int j = 0; j < 8; j++) {
-        uint8_t sc, m;
-        weft__q4_k_scale_min(block->scales, j, &sc, &m);
-        float scale = d * (float)sc, minimum = dmin * (float)m;
-        const uint8_t *q = block->q + 32 * (j / 2);
-        for (int l = 0; l < 32; l++)
-            y[32 * j + l] = scale * (float)(j & 1 ? q[l] >> 4 : q[l] & 15) - minimum;
-    }
+    uint8_t sc, m;
+    weft__q4_k_scale_min(block->scales, j, &sc, &m);
+    float scale = d * (float)sc, minimum = dmin * (float)m;
+    const uint8_t *q = block->q + 32 * (j / 2);
+    for (int l = 0; l < 32; l++)
+        y[l] = scale * (float)(j & 1 ? q[l] >> 4 : q[l] & 15) - minimum;
+}
+
+static inline void weft__q4_k_decode(const struct weft__q4_k *block, float y[256])
+{
+    for (int j = 0; j < 8; j++)
+        weft__q4_k_decode_32(block, j, y + 32 * j);
 }
 
 WEFT__BLOCK_FORMAT(Q4_K, q4_k)

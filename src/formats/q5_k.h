@@ -29,14 +29,20 @@ static inline int weft__q5_k_quant(const struct weft__q5_k *block, int i)
     return (i & 32 ? b >> 4 : b & 15) | (block->qh[i % 32] >> i / 32 & 1) << 4;
 }
 
-static inline void weft__q5_k_decode(const struct weft__q5_k *block, float y[256])
+// Elements 32 j .. 32 j + 31.
+static inline void weft__q5_k_decode_32(const struct weft__q5_k *block, int j, float y[32])
 {
     float d = weft__f16_to_f32(block->d), dmin = weft__f16_to_f32(block->dmin);
-    for (int i = 0; i < 256; i++) {
-        uint8_t sc, m;
-        weft__q4_k_scale_min(block->scales, i / 32, &sc, &m);
-        y[i] = d * (float)sc * (float)weft__q5_k_quant(block, i) - dmin * (float)m;
-    }
+    uint8_t sc, m;
+    weft__q4_k_scale_min(block->scales, j, &sc, &m);
+    for (int l = 0; l < 32; l++)
+        y[l] = d * (float)sc * (float)weft__q5_k_quant(block, 32 * j + l) - dmin * (float)m;
+}
+
+static inline void weft__q5_k_decode(const struct weft__q5_k *block, float y[256])
+{
+    for (int j = 0; j < 8; j++)
+        weft__q5_k_decode_32(block, j, y + 32 * j);
 }
 
 WEFT__BLOCK_FORMAT(Q5_K, q5_k)

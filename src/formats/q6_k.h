@@ -32,11 +32,18 @@ static inline int weft__q6_k_quant(const struct weft__q6_k *block, int i)
     return low | high << 4;
 }
 
-static inline void weft__q6_k_decode(const struct weft__q6_k *block, float y[256])
+// Elements 32 j .. 32 j + 31.
+static inline void weft__q6_k_decode_32(const struct weft__q6_k *block, int j, float y[32])
 {
     float d = weft__f16_to_f32(block->d);
-    for (int i = 0; i < 256; i++)
-        y[i] = d * (float)block->sc[i / 16] * (float)(weft__q6_k_quant(block, i) - 32);
+    for (int i = 32 * j; i < 32 * j + 32; i++)
+        y[i - 32 * j] = d * (float)block->sc[i / 16] * (float)(weft__q6_k_quant(block, i) - 32);
+}
+
+static inline void weft__q6_k_decode(const struct weft__q6_k *block, float y[256])
+{
+    for (int j = 0; j < 8; j++)
+        weft__q6_k_decode_32(block, j, y + 32 * j);
 }
 
 WEFT__BLOCK_FORMAT(Q6_K, q6_k)

@@ -120,6 +120,38 @@ static void launches_are_runs(void **state)
     free_step(direct);
 }
 
+// What adds to its own result adds as often as it is asked for.
+static void repeated_launches_go_on(void **state)
+{
+    static float row[DIM], y[DIM];
+    static const int32_t ids[1] = {0};
+    weft_program *program;
+    weft_program_info info = {.size = sizeof info};
+    weft_plan *plan;
+    const weft_embedding_desc desc = {
+        .size = sizeof desc, .table_dtype = WEFT_F32, .rows = 1, .dim = DIM, .max_tokens = 1};
+    const weft_embedding_args args = {
+        .size = sizeof args, .tokens = 1, .table = row, .ids = ids, .y = y, .residual = y};
+    for (int i = 0; i < DIM; i++)
+        row[i] = (float)i, y[i] = 0;
+    assert_int_equal(weft_embedding_plan(*state, &desc, &plan), WEFT_OK);
+    assert_int_equal(weft_program_begin(*state, &program), WEFT_OK);
+    assert_int_equal(weft_embedding_run(plan, &args), WEFT_OK);
+    assert_refused(*state, weft_program_repeat(program, 2, NULL), WEFT_EINVAL, "has not ended");
+    assert_int_equal(weft_program_end(program), WEFT_OK);
+    assert_int_equal(weft_program_repeat(program, 0, NULL), WEFT_OK);
+    assert_refused(*state, weft_program_repeat(program, -1, NULL), WEFT_EINVAL, "-1 times");
+    assert_int_equal(weft_program_repeat(NULL, 1, NULL), WEFT_EINVAL);
+    assert_true(y[3] == 0);
+    assert_int_equal(weft_program_repeat(program, 11, NULL), WEFT_OK);
+    for (int i = 0; i < DIM; i++)
+        assert_true(y[i] == 11 * (float)i);
+    assert_int_equal(weft_program_describe(program, &info), WEFT_OK);
+    assert_int_equal(info.launches, 11);
+    weft_program_destroy(program);
+    weft_plan_destroy(plan);
+}
+
 // A loop of N launches asks for no memory, and counts its runs.
 static void nothing_is_allocated(void **state)
 {
@@ -337,6 +369,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_are_runs),
+        cmocka_unit_test(repeated_launches_go_on),
         cmocka_unit_test(nothing_is_allocated),
         cmocka_unit_test(long_programs),
         cmocka_unit_test(only_this_thread_is_recorded),

@@ -14,7 +14,8 @@ enum {
     VOCAB = 512,
     MOST = 4096,
     CONTEXT = 2 * MOST,
-    CHAIN = 4,
+    CHAIN = 12,
+    LINKS = 8, // of a chain that are one graph
     LAYERS = 2
 }; // MOST: token_devices.def
 
@@ -100,8 +101,10 @@ static void case_by_length(void)
     struct opened o;
     open_all(&o, "NVIDIA H200", NULL);
     feed(&o, MOST - 2 * CHAIN);
+    const int64_t graphs = standin->graph_launches;
     chain(&o);
-    CHECK(launches_of("weft_token") > 0 && launches_of("weft_attention_token") == 0);
+    CHECK(launches_of("weft_token") == CHAIN && launches_of("weft_attention_token") == 0);
+    CHECK(standin->graph_launches - graphs == CHAIN / LINKS + CHAIN % LINKS);
     feed(&o, MOST - 1 - engine_session_length(o.session));
     CHECK(step_is_one(&o));
     CHECK(engine_session_length(o.session) == MOST);

@@ -362,6 +362,70 @@ static void sums_apart_are_found(void **state)
     assert_int_equal(plan.kernel.values[plan.kernel.num_constants - 2], 0);
 }
 
+static const struct weft__linear_round_args of_stream = {
+    .x = AT(16), .weight = (void *)AT(64), .rounded = AT(20), .batch = 1, .cols = EMBED};
+
+static void with_first(void)
+{
+    make(NULL);
+    seen[1].round = &of_stream;
+}
+
+static int32_t begins(void)
+{
+    for (int32_t i = 0; i < plan.kernel.num_constants; i++)
+        if (strcmp(plan.kernel.names[i], "WEFT_BEGINS") == 0)
+            return plan.kernel.values[i];
+    return -1;
+}
+
+// The first Q, K, V whose X a launch before rounds.
+static void the_first_are_taken(void **state)
+{
+    (void)state;
+    with_first();
+    assert_true(found());
+    assert_true(plan.begins && begins() == 1);
+    assert_ptr_equal(plan.layers[0].q, AT(1000));
+    assert_ptr_equal(plan.layers[0].v, AT(1002));
+    assert_ptr_equal(plan.args.first_x, AT(20));
+    assert_int_equal(plan.args.second_v[0], 0);
+    with_first();
+    with_values_alone(); // of the others, and of the first
+    seen[1].more_kernel = &kernels[MORE_V], seen[1].more_args = &values[0];
+    assert_true(found() && plan.begins);
+    assert_int_equal(plan.args.second_v[0], 7);
+    assert_ptr_equal(plan.layers[0].v, AT(1500));
+}
+
+// Each of these leaves them a launch of their own.
+static void others_are_left_before(void **state)
+{
+    (void)state;
+#define STAYS(change)                                                                              \
+    do {                                                                                           \
+        struct weft__linear_round_args round = of_stream;                                          \
+        struct weft__linear_device_args first = linear[0][QKV];                                    \
+        struct weft__cuda_kernel kernel = kernels[QKV];                                            \
+        with_first();                                                                              \
+        seen[1].args = &first;                                                                     \
+        change;                                                                                    \
+        assert_true(found());                                                                      \
+        assert_false(plan.begins);                                                                 \
+        (void)round, (void)kernel;                                                                 \
+    } while (0)
+    STAYS(seen[1].round = NULL);
+    assert_int_equal(begins(), 0);
+    assert_null(plan.layers[0].q);
+    STAYS(round.x = AT(44); seen[1].round = &round);
+    STAYS(round.batch = 2; seen[1].round = &round);
+    STAYS(first.x = AT(44));
+    STAYS(first.norm_eps = 1);
+    STAYS(first.part[1].bias = AT(0));
+    STAYS(kernel.values[FORMAT] = 50; seen[1].kernel = &kernel);
+    STAYS(seen[1].more_kernel = &kernels[MORE_V]; seen[1].more_args = &values[0]);
+}
+
 // Sums whose order the launches before have: of even and odd tiles apart, or not; the last down has an order of
 // its own.
 static void orders_of_sums_are_kept(void **state)
@@ -402,6 +466,8 @@ int main(void)
         cmocka_unit_test_setup(a_second_format_is_found, make),
         cmocka_unit_test_setup(sums_apart_are_found, make),
         cmocka_unit_test_setup(orders_of_sums_are_kept, make),
+        cmocka_unit_test(the_first_are_taken),
+        cmocka_unit_test(others_are_left_before),
         cmocka_unit_test(it_is_chosen_where_it_was_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -478,7 +478,7 @@ fault("program-stops-after-block", "src/backend/cpu/cpu_program.c",
       "block; block = block->next)\n        for", "block; block = NULL)\n        for",
       "a program runs the first block of its steps only", "api_program", "engine_session", "engine_logits")
 fault("program-not-counted", "src/api/api_program.c",
-      "    atomic_fetch_add_explicit(&context->runs, program->runs, memory_order_relaxed);\n", "",
+      "    atomic_fetch_add_explicit(&context->runs, (int64_t)times * program->runs, memory_order_relaxed);\n", "",
       "runs of programs are not counted", "api_program")
 fault("program-of-another-thread", "src/api/api_program.c",
       "return recorder == &this_thread ? context->recording : NULL;",

@@ -38,7 +38,7 @@ weft_status weft__cpu_event_elapsed_us(weft_event *begin, weft_event *end, doubl
 weft_status weft__cpu_program_begin(weft_context *context, weft_program **out);
 weft_status weft__cpu_program_record(weft_program *program, const struct weft__step *step);
 weft_status weft__cpu_program_end(weft_program *program);
-weft_status weft__cpu_program_launch(weft_program *program, weft_stream *stream);
+weft_status weft__cpu_program_launch(weft_program *program, int32_t times, weft_stream *stream);
 void weft__cpu_program_destroy(weft_program *program);
 
 #endif

@@ -96,19 +96,27 @@ static weft_status do_step(weft_context *context, const struct weft__step *step,
     return weft__cpu_fill(context, step->to, step->byte, step->bytes, stream);
 }
 
-weft_status weft__cpu_program_launch(weft_program *base, weft_stream *stream)
+static weft_status do_steps(const struct program *program, weft_stream *stream)
 {
-    const struct program *program = (const struct program *)base;
+    weft_context *context = program->base.context;
+    weft_status status = WEFT_OK;
+    for (const struct block *block = program->first; block; block = block->next)
+        for (size_t at = 0; at < block->used && status == WEFT_OK;) {
+            const struct weft__step *step = (const void *)(block->bytes + at);
+            status = do_step(context, step, stream);
+            at += aligned(sizeof *step) + aligned(step->args_bytes);
+        }
+    return status;
+}
+
+weft_status weft__cpu_program_launch(weft_program *base, int32_t times, weft_stream *stream)
+{
     struct weft__cpu_pool *pool = weft__cpu_of(base->context)->pool;
     weft_status status = WEFT_OK;
     if (pool)
         weft__cpu_pool_stay_awake(pool);
-    for (const struct block *block = program->first; block; block = block->next)
-        for (size_t at = 0; at < block->used && status == WEFT_OK;) {
-            const struct weft__step *step = (const void *)(block->bytes + at);
-            status = do_step(base->context, step, stream);
-            at += aligned(sizeof *step) + aligned(step->args_bytes);
-        }
+    for (int32_t i = 0; i < times && status == WEFT_OK; i++)
+        status = do_steps((const struct program *)base, stream);
     if (pool)
         weft__cpu_pool_may_sleep(pool);
     return status;

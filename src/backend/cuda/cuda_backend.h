@@ -20,6 +20,9 @@ void weft__cuda_limits(const struct weft__cuda_driver *driver, CUdevice device,
 // cuda_run.c: all operations, through their struct weft__cuda_op
 weft__prepare_fn weft__cuda_prepare;
 weft__submit_fn weft__cuda_submit;
+// Of a run's launches those from `first` on, up to `end`.
+weft_status weft__cuda_submit_part(const weft_plan *plan, const void *args, int32_t first,
+                                   int32_t end, weft_stream *stream);
 void weft__cuda_release_plan(weft_plan *plan);
 // One launch of a pipeline, which is waited for if it is still being compiled.
 struct weft__cuda_pipeline;
@@ -60,7 +63,7 @@ weft__submit_fn weft__cuda_submit_probe;
 weft_status weft__cuda_program_begin(weft_context *context, weft_program **out);
 weft_status weft__cuda_program_record(weft_program *program, const struct weft__step *step);
 weft_status weft__cuda_program_end(weft_program *program);
-weft_status weft__cuda_program_launch(weft_program *program, weft_stream *stream);
+weft_status weft__cuda_program_launch(weft_program *program, int32_t times, weft_stream *stream);
 void weft__cuda_program_destroy(weft_program *program);
 
 // cuda_token.c: programs whose layers are one launch

@@ -228,13 +228,18 @@ static void stop_products(const weft_plan *plan, int refused)
 
 weft_status weft__cuda_submit(const weft_plan *plan, const void *args, weft_stream *stream)
 {
+    return weft__cuda_submit_part(plan, args, 0, WEFT__CUDA_MAX_STEPS, stream);
+}
+
+weft_status weft__cuda_submit_part(const weft_plan *plan, const void *args, int32_t first,
+                                   int32_t end, weft_stream *stream)
+{
     const struct launch *launch = plan->launch;
-    struct weft__cuda_step steps[WEFT__CUDA_MAX_STEPS];
-    union weft__cuda_args room;
-    const void *resolved = weft__cuda_resolve(plan, args, &room);
-    int32_t count = weft__cuda_op(plan->op)->steps(launch->own, resolved, steps);
+    struct weft__cuda_step all[WEFT__CUDA_MAX_STEPS], *steps = all + first;
+    int32_t count = weft__cuda_steps_of(plan, args, all);
     if (count > 0 && weft__cuda_batch_changes(plan, args))
-        steps[0].overlap = 0;
+        all[0].overlap = 0;
+    count = (count < end ? count : end) - first;
     for (int32_t i = 0; i < count; i++) {
         weft_status status =
             steps[i].product
@@ -247,7 +252,7 @@ weft_status weft__cuda_submit(const weft_plan *plan, const void *args, weft_stre
         plan, steps, count, weft__cuda_stream_of(weft__cuda_of(plan->context), stream));
     if (at.refused && !at.added && !launch->needs_products) {
         stop_products(plan, at.refused);
-        return weft__cuda_submit(plan, args, stream);
+        return weft__cuda_submit_part(plan, args, first, end, stream);
     }
     if (at.refused)
         return weft__fail(plan->context, WEFT_EDEVICE, "%s: cuBLASLt does not run: %s",

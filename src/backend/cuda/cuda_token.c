@@ -15,7 +15,7 @@
 #include "src/plan/plan.h"
 #include "src/plan/plan_batch.h"
 
-enum { MOST_STEPS = 5 * WEFT__TOKEN_MOST_LAYERS + 16 };
+enum { MOST_STEPS = 5 * WEFT__TOKEN_MOST_LAYERS + 16, MOST_LAUNCHES = 3 }; // launches: of a step
 
 struct weft__cuda_token {
     struct weft__step steps[MOST_STEPS]; // args are copies
@@ -80,24 +80,32 @@ static void say(weft_context *context, const char *what)
         context->log(context->log_user, line);
 }
 
-// What a step launches, two launches at most; products of a library are something else.
-static bool see(const struct weft__step *step, struct weft__cuda_step *launch,
+// What a step launches, two launches at most, behind one that rounds X; products of a library are something else.
+static bool see(const struct weft__step *step, struct weft__cuda_step launch[MOST_LAUNCHES],
                 struct weft__token_seen *seen)
 {
     struct weft__cuda_step *steps = weft__base_allocate(NULL, WEFT__CUDA_MAX_STEPS * sizeof *steps);
     if (!steps)
         return false;
-    const int32_t count = step->plan ? weft__cuda_steps_of(step->plan, step->args, steps) : 0;
-    if ((count == 1 || count == 2) && !steps[0].product && !steps[count - 1].product) {
-        launch[0] = steps[0];
+    int32_t count = step->plan ? weft__cuda_steps_of(step->plan, step->args, steps) : 0;
+    for (int32_t i = 0; i < count; i++)
+        if (count > MOST_LAUNCHES || steps[i].product)
+            count = 0;
+    for (int32_t i = 0; i < count; i++)
+        launch[i] = steps[i];
+    if (count > 1 && strcmp(weft__cuda_kernel_of(step->plan, launch->kernel)->function,
+                            "weft_linear_round") == 0) {
+        seen->round = (const void *)launch->args;
+        launch++, count--;
+    }
+    if (count == 1 || count == 2) {
         seen->kernel = weft__cuda_kernel_of(step->plan, launch->kernel);
         seen->args = launch->args;
         seen->matrices = launch->matrices;
-        if (count == 2) {
-            launch[1] = steps[1];
-            seen->more_kernel = weft__cuda_kernel_of(step->plan, launch[1].kernel);
-            seen->more_args = launch[1].args;
-        }
+    }
+    if (count == 2) {
+        seen->more_kernel = weft__cuda_kernel_of(step->plan, launch[1].kernel);
+        seen->more_args = launch[1].args;
     }
     weft__base_release(NULL, steps);
     return true;
@@ -142,13 +150,14 @@ bool weft__cuda_token_is_faster(const struct weft__cuda_token *token)
 static bool look(weft_context *context, struct weft__cuda_token *token)
 {
     const size_t count = (size_t)token->num_steps;
-    struct weft__cuda_step *launches = weft__base_allocate(NULL, 2 * count * sizeof *launches);
+    struct weft__cuda_step *launches =
+        weft__base_allocate(NULL, MOST_LAUNCHES * count * sizeof *launches);
     struct weft__token_seen *seen = weft__base_allocate(NULL, count * sizeof *seen);
     bool fine = launches && seen;
     if (fine)
         memset(seen, 0, count * sizeof *seen);
     for (size_t i = 0; fine && i < count; i++)
-        fine = see(&token->steps[i], &launches[2 * i], &seen[i]);
+        fine = see(&token->steps[i], &launches[MOST_LAUNCHES * i], &seen[i]);
     if (fine &&
         !weft__token_find(seen, token->num_steps, &weft__cuda_of(context)->limits, &token->plan)) {
         say(context, token->plan.why);
@@ -208,11 +217,16 @@ weft_status weft__cuda_token_submit(weft_context *context, struct weft__cuda_tok
     struct weft__cuda_step step;
     weft__token_step(plan, token->layers, token->words, &step);
     for (int32_t i = 0; i < token->num_steps; i++) {
+        const struct weft__step *own = &token->steps[i];
         weft_status status;
         if (i > plan->first && i < plan->first + plan->count)
             continue;
-        status = i == plan->first ? weft__cuda_launch(context, token->pipeline, &step, stream)
-                                  : submit(program, &token->steps[i]);
+        if (i == plan->first)
+            status = weft__cuda_launch(context, token->pipeline, &step, stream);
+        else if (plan->begins && i == plan->first - 1) // what rounds X
+            status = weft__cuda_submit_part(own->plan, own->args, 0, 1, stream);
+        else
+            status = submit(program, own);
         if (status != WEFT_OK) {
             say(context, context->error);
             return status;

@@ -16,13 +16,13 @@ static const struct weft__embedding_kernel rows[] = {
 static const struct weft__kernel_table table = {"embedding", rows, sizeof rows[0],
                                                 sizeof rows / sizeof rows[0]};
 
-#define CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(Y_DTYPE) X(SCALE_DTYPE)
+#define CONSTANTS(X) X(FORMAT) X(ELEMS) X(BYTES) X(PARTS) X(Y_DTYPE) X(SCALE_DTYPE)
 WEFT__CUDA_CONSTANTS(embedding, CONSTANTS)
 
 enum { THREADS = 32 };
 
 struct launch {
-    int64_t rows, row_blocks, scale_rows, scale_cols;
+    int64_t rows, row_blocks, parts, scale_rows, scale_cols;
     float scale;
 };
 
@@ -30,6 +30,12 @@ static bool serves(const struct weft__kernel *row, const void *desc)
 {
     return ((const struct weft__embedding_kernel *)(const void *)row)->format ==
            ((const weft_embedding_desc *)desc)->table_dtype;
+}
+
+// Of a format block that lanes have: those that token tables often have, and whose groups are decoded alone.
+static int32_t parts_of(weft_dtype format)
+{
+    return format == WEFT_Q4_K || format == WEFT_Q5_K || format == WEFT_Q6_K ? 8 : 1;
 }
 
 static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits *limits,
@@ -45,6 +51,7 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
                                                   .ELEMS = elems,
                                                   .BYTES =
                                                       weft_dtype_block_bytes(desc->table_dtype),
+                                                  .PARTS = parts_of(desc->table_dtype),
                                                   .Y_DTYPE = (int32_t)desc->y_dtype,
                                                   .SCALE_DTYPE = (int32_t)desc->scale_dtype};
     int32_t kernel = weft__cuda_want(choice, "src/kernels/embedding/embedding.cu", "weft_embedding",
@@ -52,6 +59,7 @@ static weft_status plan(const void *opaque_desc, const struct weft__cuda_limits 
     choice->kernels[kernel].exact = true;
     launch->rows = desc->rows;
     launch->row_blocks = desc->dim / elems;
+    launch->parts = launch->row_blocks * constants.PARTS;
     launch->scale_rows = desc->scale_rows;
     launch->scale_cols = desc->scale_cols;
     launch->scale = desc->scale;
@@ -80,7 +88,7 @@ static int32_t steps(const void *opaque_launch, const void *opaque_args,
                                                  .scale_rows = launch->scale_rows,
                                                  .scale_cols = launch->scale_cols,
                                                  .scale = launch->scale};
-    weft__cuda_step(step, 0, (uint32_t)((launch->row_blocks + THREADS - 1) / THREADS),
+    weft__cuda_step(step, 0, (uint32_t)((launch->parts + THREADS - 1) / THREADS),
                     (uint32_t)args->tokens, THREADS, &device, sizeof device);
     step->overlap = 1;
     return 1;

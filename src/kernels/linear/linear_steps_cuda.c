@@ -101,9 +101,11 @@ static void add_inputs(struct weft__linear_run *run)
                                                   .batch = args->batch,
                                                   .cols = (int32_t)launch->cols,
                                                   .weight_plus = run->norm_plus};
-    weft__cuda_step(&run->steps[run->count++], launch->round,
-                    (uint32_t)(((launch->cols + 63) / 64 * 2 + 7) / 8), (uint32_t)args->batch, 256,
-                    &round, sizeof round)
+    // of one row in small blocks: they find room beside those of a launch that starts early (token_cuda.c)
+    const uint32_t groups = (uint32_t)((launch->cols + 63) / 64 * 2),
+                   warps = args->batch == 1 ? 4 : 8;
+    weft__cuda_step(&run->steps[run->count++], launch->round, (groups + warps - 1) / warps,
+                    (uint32_t)args->batch, warps * 32, &round, sizeof round)
         ->overlap = 1;
     run->rounded = round.rounded;
 }

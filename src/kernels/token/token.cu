@@ -114,16 +114,8 @@ DEVICE void barriers_begin()
         barrier_init(shared_address(s->summed + i), MULTIPLIERS);
         barrier_init(shared_address(s->taken + i), 1);
     }
+    barrier_init(shared_address(&s->begun), WARP);
     barrier_init_end();
-}
-
-// Of a block that is to begin, without (or with) the warp that asks.
-DEVICE void begin_sync(bool all)
-{
-    if (all)
-        __syncthreads();
-    else
-        part_sync<WEFT__TOKEN_THREADS - WARP>(BEGINS);
 }
 
 // What does not change from layer to layer and is made of nothing that launches before leave.
@@ -146,25 +138,25 @@ DEVICE void block_begin()
     __syncthreads();
 }
 
-// What is: the launches before have ended. The warp that asks is there where the SM has a part of the keys.
-DEVICE void text_begin(const struct weft__token_args *args)
+// What is, by a warp that has nothing else to do: others wait for it where they want to know (text_wait()).
+DEVICE void text_begin(const struct weft__token_args *args, int32_t lane)
 {
     struct shared *s = shared_rest();
-    const int32_t i = (int32_t)threadIdx.x, item = max(item_of_block(ITEMS), 0);
-    const bool all = s->attends;
+    const int32_t item = max(item_of_block(ITEMS), 0);
     wait_for_previous();
-    if (i == 0) {
+    if (lane == 0) {
         s->launch = __ldcg(args->launches);
         s->place = place_of_part(&args->attention, item / WEFT_SPLITS, item % WEFT_SPLITS,
                                  WEFT_SPLITS, 0, 1);
         s->fresh_page = __ldcg(s->place.seq.pages + (s->place.seq.lengths.kv_len - 1) / PAGE);
     }
-    begin_sync(all);
-    if (WEFT_ROPE && i < WEFT_ROTARY / 2)
+    __syncwarp();
+#pragma unroll 1
+    for (int32_t i = lane; WEFT_ROPE && i < WEFT_ROTARY / 2; i += WARP)
         s->angles[i] =
             rope_angle<true>(s->place.seq.lengths.kv_len - 1, __ldcg(args->attention.turns + i),
                              args->attention.turn_factor);
-    begin_sync(all);
+    barrier_arrive(shared_address(&s->begun));
 }
 
 extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
@@ -173,8 +165,6 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
     const int32_t warp = (int32_t)threadIdx.x / WARP, lane = (int32_t)threadIdx.x % WARP;
     let_next_start(); // on an SM whose block has ended: all blocks are there
     block_begin();
-    if (warp != MULTIPLIERS + 1 || shared_rest()->attends) // weights are asked for before
-        text_begin(&args);
     if (warp < MULTIPLIERS) {
         registers_take<104>();
         multiply_all(&args, warp, lane);
@@ -191,5 +181,7 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
             ask_all(&args);
     } else if (warp == MULTIPLIERS + 2) {
         heads_deliver_all(&args, lane);
+    } else {
+        text_begin(&args, lane);
     }
 }

@@ -309,13 +309,17 @@ DEVICE void ask_all(const struct weft__token_args *args)
         const struct weft__token_layer next = args->layers[min(l + 1, args->num_layers - 1)];
         const struct weft__token_layer *const now = &layer;
 #endif
-        const int32_t page = s->attends ? page_of(&s->place, 0) : 0;
+        if (!WEFT_BEGINS && l == 0 && s->attends)
+            text_wait();
+        const int32_t page = s->attends && (!WEFT_BEGINS || l > 0) ? page_of(&s->place, 0) : 0;
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].k_map);
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].v_map);
-        if (l > 0)
+        if (WEFT_BEGINS || l > 0)
             matrix_ask(&a, now, QKV, is_second(args, QKV, l), false);
+        if (WEFT_BEGINS && l == 0 && s->attends)
+            text_wait();
         if (s->attends)
-            keys_ask(&a, args->layers + l, page);
+            keys_ask(&a, args->layers + l, !WEFT_BEGINS || l > 0 ? page : page_of(&s->place, 0));
 #if PLAIN // a text of each: what they have of rows is constant
         matrix_ask(&a, now, O, false, false);
         matrix_ask(&a, now, UP, false, false);

@@ -64,14 +64,14 @@ DEVICE int32_t row_of_heads(int32_t kv_head, int32_t i)
                               : ATTENDED + (WEFT_KV_HEADS + kv_head) * HEAD;
 }
 
-// Row `row` of all rows of Q, K and V: words, or in the first layer numbers.
+// Row `row` of all rows of Q, K and V: words, or in a first layer whose Q, K and V are made elsewhere numbers.
 DEVICE struct heads_source source_of(const struct weft__token_args *args, int32_t row, bool first,
                                      uint32_t turn)
 {
     const struct weft__attention_device_args *a = &args->attention;
     enum { K_ROW = ATTENDED, V_ROW = K_ROW + WEFT_KV_HEADS * WEFT_HEAD_DIM };
     struct heads_source from = {args->heads + row, NULL, turn};
-    if (first) {
+    if (!WEFT_BEGINS && first) {
         from.words = NULL;
         from.numbers = row < K_ROW   ? (const float *)a->q + row / HEAD * a->q_head_stride
                        : row < V_ROW ? a->new_k + row - K_ROW
@@ -116,7 +116,7 @@ DEVICE void heads_take(const struct weft__token_args *args, int32_t layer, uint3
     const int32_t kv_head = at->kv_head;
     int32_t i = first_row_of(computed_here(warp));
     struct heads_source from = source_of(args, row_of_heads(kv_head, i), layer == 0, turn);
-    if (layer > 0 && i == 0 && lane == 0)
+    if ((WEFT_BEGINS || layer > 0) && i == 0 && lane == 0)
         arrivals_wait(args, WEFT__TOKEN_ROW_heads, turn, HEAD_ROWS / 16);
     part_sync<MULTIPLYING>(MULTIPLIERS_MEET);
 #pragma unroll 1
@@ -247,7 +247,8 @@ static __device__ __noinline__ void attend_again(const struct weft__token_args *
     const struct place *at = &shared_rest()->place;
     const int32_t first = at->kv_head * GROUP_HEADS;
 #pragma unroll 1
-    for (int32_t i = (int32_t)threadIdx.x; layer > 0 && i < GROUP_HEADS * HEAD; i += MULTIPLYING) {
+    for (int32_t i = (int32_t)threadIdx.x; (WEFT_BEGINS || layer > 0) && i < GROUP_HEADS * HEAD;
+         i += MULTIPLYING) {
         float number;
         while (!turn_look(args->heads + first * HEAD + i, turn, &number))
             ;

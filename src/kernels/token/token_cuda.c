@@ -22,6 +22,7 @@
     X(WEFT_ROTARY)                                                                                 \
     X(WEFT_SPLITS)                                                                                 \
     X(WEFT_TOKEN_GATE)                                                                             \
+    X(WEFT_BEGINS)                                                                                 \
     X(WEFT_SLOTS)                                                                                  \
     X(WEFT_FIRST)                                                                                  \
     X(WEFT_SECOND)                                                                                 \
@@ -140,6 +141,9 @@ static int64_t tile_bytes(int32_t format)
                                      weft_dtype_block_elems((weft_dtype)format));
 }
 
+// Shared memory of an embedding's block, with what the device keeps of it.
+enum { BESIDE_BYTES = 6 * 1024 };
+
 static struct ring ring_of(const struct weft__token_constants *c, int64_t shared_per_block)
 {
     const bool plain = WEFT__TOKEN_PLAIN(c->WEFT_FORMAT);
@@ -154,10 +158,13 @@ static struct ring ring_of(const struct weft__token_constants *c, int64_t shared
     struct ring ring = {.slot_bytes = slot_tiles * tile, .slot_tiles = slot_tiles};
     ring.beside = (plain ? 0 : WEFT__TOKEN_X_BYTES(c->WEFT_EMBED)) + most_of(long_x, states) +
                   WEFT__TOKEN_SHARED_BYTES;
-    const int64_t slots = (shared_per_block - ring.beside) / ring.slot_bytes;
-    ring.slots = (int32_t)(slots < WEFT__TOKEN_MOST_SLOTS ? slots : WEFT__TOKEN_MOST_SLOTS);
     ring.least =
         (int32_t)WEFT__TOKEN_LEAST_SLOTS(WEFT__TOKEN_FLIGHT(ring.slot_bytes, plain), slot_tiles);
+    // small launches before run on the same SMs while weights come already, if that costs no slot that must be
+    const int64_t all = shared_per_block - ring.beside, rest = all - (plain ? 0 : BESIDE_BYTES);
+    int64_t slots = rest / ring.slot_bytes;
+    slots = most_of(slots, all / ring.slot_bytes < ring.least ? all / ring.slot_bytes : ring.least);
+    ring.slots = (int32_t)(slots < WEFT__TOKEN_MOST_SLOTS ? slots : WEFT__TOKEN_MOST_SLOTS);
     return ring;
 }
 
@@ -265,6 +272,7 @@ void weft__token_sample(weft_dtype format, weft_dtype second, int32_t even,
                                               .WEFT_TOKEN_GATE = 1,
                                               .WEFT_SECOND = (int32_t)second,
                                               .WEFT_EIGHTS = (second != 0) << SECOND_DOWN,
+                                              .WEFT_BEGINS = !WEFT__TOKEN_PLAIN(format),
                                               .WEFT_EVEN = even};
     constants.WEFT_SLOTS = ring_of(&constants, H200_BYTES).slots;
     kernel_of(&constants, kernel);
@@ -283,6 +291,7 @@ bool weft__token_find(const struct weft__token_seen *seen, int32_t count,
         !fits(first, &first[WEFT__TOKEN_LAUNCHES - 1], &constants, limits, plan))
         return false;
     int64_t at[WEFT__TOKEN_ROWS + 3];
+    constants.WEFT_BEGINS = plan->begins;
     plan->words_bytes = words_bytes(&constants, at);
     kernel_of(&constants, &plan->kernel);
     return true;

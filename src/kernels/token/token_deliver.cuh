@@ -299,24 +299,35 @@ DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *
 
 #endif
 
+// What the SM has of the stream.
+DEVICE void residual_take(const struct weft__token_args *args, int32_t lane)
+{
+    struct shared *s = shared_rest();
+#pragma unroll 1
+    for (int32_t u = s->share[O][0]; u < s->share[O][1]; u++)
+        if (lane < UNIT_ROWS)
+            (&s->residual[0][0])[(u - s->share[O][0]) * UNIT_ROWS + lane] =
+                args->stream[u * UNIT_ROWS + lane];
+    __syncwarp();
+}
+
 DEVICE void deliver_all(const struct weft__token_args *args, int32_t own_lane)
 {
     struct shared *s = shared_rest();
     const int32_t layers = args->num_layers;
     struct delivery d = {0, 0};
 #pragma unroll 1
-    for (int32_t u = s->share[O][0]; u < s->share[O][1]; u++)
-        if (own_lane < UNIT_ROWS)
-            (&s->residual[0][0])[(u - s->share[O][0]) * UNIT_ROWS + own_lane] =
-                args->stream[u * UNIT_ROWS + own_lane];
-#pragma unroll 1
     for (int32_t l = 0; l < layers; l++) {
         const int32_t lane = computed_here(own_lane); // what follows from it is not kept
-        const uint32_t turn = s->launch * layers + l + 1;
-        if (l > 0) {
+        if (WEFT_BEGINS || l > 0)
             part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
+        if (l == 0)
+            text_wait();
+        const uint32_t turn = s->launch * layers + l + 1;
+        if (WEFT_BEGINS || l > 0)
             heads_deliver(args, &d, l, turn, 0, lane);
-        }
+        if (l == 0)
+            residual_take(args, lane);
         d.seq += s->attends ? s->place.left : 0;
         pieces_merge(args, turn, lane);
         const float *const up_norm = args->layers[l].up_norm; // pointers are not kept before
@@ -339,10 +350,12 @@ DEVICE void heads_deliver_all(const struct weft__token_args *args, int32_t lane)
     struct delivery d = {0, 0};
 #pragma unroll 1
     for (int32_t l = 0; l < layers; l++) {
-        if (l > 0) {
+        if (WEFT_BEGINS || l > 0)
             part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
+        if (l == 0)
+            text_wait();
+        if (WEFT_BEGINS || l > 0)
             heads_deliver(args, &d, l, s->launch * layers + l + 1, 1, lane);
-        }
         d.seq += s->attends ? s->place.left : 0;
 #pragma unroll 1
         for (int32_t kind = O; kind < KINDS; kind++) {

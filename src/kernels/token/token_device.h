@@ -46,7 +46,7 @@ enum weft__token_map {
 
 #define WEFT__TOKEN_PLAIN(format) ((format) == 2 || (format) == 3)
 
-// A layer's weights, packed; NULL in the first layer, whose Q, K and V a launch before makes: q, k, v.
+// A layer's weights, packed. q, k, v: in the first layer NULL where a launch before makes Q, K and V.
 struct __attribute__((aligned(64))) weft__token_layer {
     unsigned char k_map[128],
         v_map[128]; // tensor maps of the layer's page pool (copy_box_of_pile())
@@ -67,7 +67,8 @@ struct __attribute__((aligned(64))) weft__token_args {
     uint64_t *heads;     // [rows of Q, K and V] words
     uint64_t *pieces; // [KV heads][splits][32 columns of a query head][largest, sum, columns] words
     uint64_t *halves; // [rows of gate / 16][16] words
-    void *rows[WEFT__TOKEN_ROWS];                // of words of three, or of numbers; of heads NULL
+    const void *first_x;          // rounded, of the first layer's Q, K, V (WEFT_BEGINS)
+    void *rows[WEFT__TOKEN_ROWS]; // of words of three, or of numbers; of heads NULL
     uint32_t second_v[WEFT__TOKEN_SECOND_WORDS], // layers whose V, and down, have the second format
         second_down[WEFT__TOKEN_SECOND_WORDS];
     int32_t num_layers;

@@ -9,6 +9,8 @@
 #include "src/kernels/cuda/launch.h"
 #include "src/kernels/token/token_device.h"
 
+struct weft__linear_round_args;
+
 enum { WEFT__TOKEN_MOST_LAYERS = 256 };
 
 // A launch of a program; kernel NULL: something else, which stays where it is.
@@ -19,10 +21,12 @@ struct weft__token_seen {
     // of a step of two launches the second: parts in another format; or NULL
     const struct weft__cuda_kernel *more_kernel;
     const void *more_args;
+    const struct weft__linear_round_args *round; // of a launch before these that rounds X; or NULL
 };
 
 struct weft__token_plan {
     int32_t first, count; // of the launches that it takes the place of
+    bool begins; // the first Q, K, V too, but for what rounds their X: what stands before the first
     struct weft__cuda_kernel kernel;
     struct weft__token_args args; // but for the layers' and the words' addresses
     struct weft__token_layer layers[WEFT__TOKEN_MOST_LAYERS];  // but for their maps,

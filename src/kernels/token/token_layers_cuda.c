@@ -299,6 +299,37 @@ static bool take_layer(const struct weft__token_seen *seen, int32_t left, int32_
     return true;
 }
 
+// Is what rounds X of a matrix given the stream, and only that?
+static bool rounds_stream(const struct weft__token_seen *seen, const void *stream)
+{
+    const struct weft__linear_round_args *round = seen->round;
+    const struct weft__linear_device_args *args = seen->args;
+    return round && is(seen, "weft_linear_few") && round->x == stream && round->batch == 1 &&
+           round->cols == args->cols && args->x == round->rounded;
+}
+
+// The Q, K, V that stand before the layers, where they are those of the others.
+static void take_first(const struct weft__token_seen *seen, const struct weft__token_met *met,
+                       struct weft__token_plan *plan)
+{
+    const bool more = seen->more_kernel != NULL;
+    struct weft__token_met own = *met;
+    if (!rounds_stream(seen, plan->args.stream) ||
+        !qkv(seen, seen->round->rounded, &plan->args.attention, plan) || !met->qkv[more] ||
+        !is_as_met(&own.qkv[more], seen->kernel) ||
+        (more && (!met->v || !is_as_met(&own.v, seen->more_kernel))))
+        return;
+    const struct weft__linear_device_args *args = seen->args, *v = more ? seen->more_args : args;
+    if (args->norm_eps != plan->args.qkv_eps)
+        return;
+    struct weft__token_layer *layer = &plan->layers[0];
+    layer->q = args->part[0].weight, layer->k = args->part[1].weight;
+    layer->v = v->part[more ? 0 : 2].weight;
+    plan->args.second_v[0] |= more;
+    plan->args.first_x = seen->round->rounded;
+    plan->begins = true;
+}
+
 bool weft__token_take_layers(const struct weft__token_seen *seen, int32_t count,
                              struct weft__token_met *met, struct weft__token_plan *plan)
 {
@@ -331,5 +362,7 @@ bool weft__token_take_layers(const struct weft__token_seen *seen, int32_t count,
     plan->args.up_eps = up->norm_eps;
     // of all norms of a model
     plan->args.norm_plus = is_plain(&first[1]) ? up->norm_weight_plus : o->next_weight_plus;
+    if (plan->first > 0)
+        take_first(first - 1, met, plan);
     return true;
 }

@@ -143,6 +143,17 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
 
 #else
 
+// X of the first layer's Q, K and V, which a launch before has rounded: it lies as rows do here.
+DEVICE void first_x_take(const struct weft__token_args *args)
+{
+    const int32_t i = (int32_t)threadIdx.x;
+    static_assert(X_BYTES / 16 <= MULTIPLYING, "a piece a thread");
+    wait_for_previous();
+    if (i < X_BYTES / 16)
+        ((uint4 *)shared_row(QKV))[i] = __ldcg((const uint4 *)args->first_x + i);
+    part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
+}
+
 // The row of X of a matrix, from the words of all SMs.
 DEVICE void x_take(const struct weft__token_args *args, int32_t kind, uint32_t turn, int32_t warp,
                    int32_t lane)
@@ -410,7 +421,10 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
 #if SECOND_HOLDS
     const bool second_ahead = second_take_first(args, step, tiles.codes, warp, lane);
 #endif
-    x_take(args, step & 3, turn, warp, lane);
+    if (WEFT_BEGINS && step == QKV)
+        first_x_take(args);
+    else
+        x_take(args, step & 3, turn, warp, lane);
     const int32_t kind =
         computed_here(step) & 3; // what follows from it is not kept while X is taken
     struct turn_of_sums sums = sums_carried(p.walked.y);
@@ -442,13 +456,15 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
 
 #endif
 
-// In steps of one matrix, four a layer; the first layer has no Q, K, V.
+// In steps of one matrix, four a layer, of the first perhaps without Q, K and V.
 DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, int32_t own_lane)
 {
     const struct shared *s = shared_rest();
     walked_set(own_warp, make_uint2(0, 0));
 #pragma unroll 1
-    for (int32_t step = O; step < 4 * args->num_layers; step++) {
+    for (int32_t step = WEFT_BEGINS ? QKV : O; step < 4 * args->num_layers; step++) {
+        if (step == O)
+            text_wait();
         const int32_t kind = step & 3, l = step >> 2;
         const uint32_t turn = s->launch * args->num_layers + l + 1;
         const int32_t lane = computed_here(own_lane), warp = computed_here(own_warp);

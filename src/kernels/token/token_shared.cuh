@@ -5,7 +5,7 @@
 // attention_token.cu, WEFT_TOKEN_GATE (as WEFT_GATE of linear_stream.cuh), WEFT_EVEN: which matrices' partial sums are added up
 // as even ones and odd ones (bits of enum kind; as the launches do that are replaced, linear_stream.cuh), WEFT_EIGHTS: which
 // matrices have chains of eight tiles' columns, not sixteen (down in the second format; bits of enum kind), WEFT_SECOND: the format of V and of down
-// in some layers (token_second.cuh), or 0.
+// in some layers (token_second.cuh), or 0, WEFT_BEGINS: the first layer's Q, K and V are made here, of an X that a launch before has rounded.
 #ifndef WEFT_KERNELS_TOKEN_SHARED_CUH
 #define WEFT_KERNELS_TOKEN_SHARED_CUH
 
@@ -54,7 +54,7 @@ enum {
 };
 
 // Numbers of barriers of the block.
-enum { ROW_IS_THERE = 1, MULTIPLIERS_MEET = 2, BEGINS = 3 };
+enum { ROW_IS_THERE = 1, MULTIPLIERS_MEET = 2 };
 
 struct shared {
     float parts[PLACES][MULTIPLIERS][WARP]; // sums of warps
@@ -72,7 +72,7 @@ struct shared {
     uint64_t plan[MULTIPLIERS];         // of the matrix that is multiplied next
     uint32_t again;                     // the turn of sums that were not finite
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
-    uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES];
+    uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES], begun;
 };
 
 enum { SHARED_AT = RING_BYTES + X_BYTES + LONG_X_BYTES };
@@ -212,6 +212,13 @@ DEVICE int32_t second_units(int32_t kind, bool second)
     return !second ? 0 : kind == QKV ? v_units_of_block() : share[1] - share[0];
 }
 
+// What the launches before have left is there, and what the block knows of the text.
+DEVICE void text_wait()
+{
+    wait_for_previous();
+    barrier_wait(shared_address(&shared_rest()->begun), 0);
+}
+
 DEVICE void slot_wait(uint32_t seq)
 {
     barrier_wait(shared_address(shared_rest()->full + seq % DEPTH), seq / DEPTH & 1);
@@ -300,10 +307,10 @@ DEVICE void unit_place(uint8_t *to, int32_t cols, int32_t unit, const uint32_t w
 
 #endif
 
-// How often a row has been handed over, this time included: Q, K and V once less a launch than layers.
+// How often a row has been handed over, this time included: of the first layer X of Q, K and V is not, nor what they are made elsewhere.
 DEVICE uint32_t uses_of(int32_t row, uint32_t turn)
 {
-    const bool less = row == WEFT__TOKEN_ROW_qkv || row == WEFT__TOKEN_ROW_heads;
+    const bool less = row == WEFT__TOKEN_ROW_qkv || (!WEFT_BEGINS && row == WEFT__TOKEN_ROW_heads);
     // read again: nobody keeps it in a register for this
     return less ? turn - 1 - *(const volatile uint32_t *)&shared_rest()->launch : turn;
 }
