@@ -69,4 +69,34 @@ static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m,
     return false;
 }
 
+#include <stdlib.h>
+static inline int32_t H_env(const char *name, int32_t or)
+{
+    const char *v = getenv(name);
+    return v && *v ? atoi(v) : or;
+}
+
+// Several rows of X, numbers, by packed weights.
+static inline bool weft__linear_choose_sent_packed(const struct weft__linear_matter *m,
+                                                   int32_t columns,
+                                                   const struct weft__cuda_limits *limits,
+                                                   struct weft__linear_shape *shape)
+{
+    if (columns < 8 || m->block_elems == 1 || m->exact || !weft__linear_is_simple(m) ||
+        m->experts || !m->numbers_x || m->grid_bytes || m->form != WEFT__LINEAR_FORM_best ||
+        weft__linear_tier(limits)->sm < 90 || !H_env("H_ON", 0))
+        return false;
+    *shape = (struct weft__linear_shape){.columns = columns,
+                                         .warps = H_env("H_WARPS", 16),
+                                         .team = H_env("H_TEAM", 2),
+                                         .stages = H_env("H_STAGES", 3),
+                                         .split = H_env("H_SPLIT", 8),
+                                         .blocks = H_env("H_BLOCKS", 1),
+                                         .launches = H_env("H_LAUNCHES", 1),
+                                         .spread = H_env("H_BEFORE", 0),
+                                         .sent = true};
+    shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
+    return weft__linear_fits(m, shape, limits);
+}
+
 #endif

@@ -6,6 +6,7 @@
 #define WEFT_KERNELS_LINEAR_CUDA_SHAPE_H
 
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include "src/kernels/cuda/launch.h"
 #include "src/kernels/linear/linear_device.h"
@@ -112,7 +113,7 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
                                  (s->columns == 1 ? 16 : 20) * 4;
     int64_t x =
         s->x_outside ? 0
-        : s->sent    ? s->columns * tiles * tile * WEFT__LINEAR_SENT_BYTES(m->brain, s->as_numbers)
+        : s->sent && m->block_elems == 1 ? s->columns * tiles * tile * WEFT__LINEAR_SENT_BYTES(m->brain, s->as_numbers)
         : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
         : m->exact            ? s->columns * tiles * tile * 4
         : s->columns == 1     ? (tiles * 4 | 1) * 80
@@ -392,6 +393,8 @@ static inline uint32_t weft__linear_blocks(const struct weft__linear_shape *s,
     if (s->split >= 4)
         clusters -= clusters / (s->split == 4 ? 6 : 8);
     clusters = clusters < 1 ? 1 : clusters;
+    if (s->sent && getenv("H_CLUSTERS"))
+        clusters = atoi(getenv("H_CLUSTERS"));
     return (uint32_t)((groups < clusters ? groups : clusters) * s->split);
 }
 
@@ -442,6 +445,7 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
     return weft__linear_choose_twin(m, columns, limits, shape) ||
            weft__linear_choose_four_bits(m, columns, limits, shape) ||
            weft__linear_choose_sent(m, columns, limits, shape) ||
+           weft__linear_choose_sent_packed(m, columns, limits, shape) ||
            weft__linear_choose_blocks(m, columns, limits, shape);
 }
 

@@ -127,7 +127,7 @@ DEVICE void turn_deliver(const struct stream *s, const struct weft__linear_devic
 #pragma unroll
             for (int32_t sender = 0; sender < SENDERS; sender++)
                 total += from[sender * SENT];
-            value[m] = part[m].alpha * (rms * total) + (part[m].bias ? part[m].bias[row] : 0.0f);
+            value[m] = part[m].alpha * (rms * (total * SUM_FACTOR)) + (part[m].bias ? part[m].bias[row] : 0.0f);
         }
         const float out = gated<WEFT_GATE>(value[0], value[MATRICES - 1]) + residual;
         set_element<WEFT_Y_DTYPE>(part->y, at * part->y_stride + row, out);
@@ -172,7 +172,7 @@ DEVICE void sent_run(const struct weft__linear_device_args *args, int32_t row_ti
                      tile += WEFT_TEAM) {
                     COPY_WAIT(WEFT_STAGES - 1);
                     __syncwarp();
-                    tile_multiply(&s, shared_ring() + slot * SLOT_BYTES, tile, finite, acc);
+                    tile_multiply(&s, args, shared_ring() + slot * SLOT_BYTES, tile, finite, acc);
                     __syncwarp();
                     stream_ask(&s, args, slot);
                     slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;
