@@ -47,7 +47,7 @@ DEVICE void eights_ask(const struct stream *s, const struct weft__linear_device_
     const int64_t at = x_row(s, n) * args->x_stride + first;
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
-        const int32_t col = k / 2 * 32 + EIGHT_COLUMN(s->lane % 4, k % 2);
+        const int32_t col = k / 2 * 32 + 8 * (s->lane % 4) + 4 * (k % 2);
         to->v[k] = make_float4(0, 0, 0, 0);
         if (NORM)
             to->w[k] = make_float4(0, 0, 0, 0);
@@ -120,13 +120,6 @@ DEVICE float eights_load(struct stream *s, const struct weft__linear_device_args
 DEVICE bool x_load(struct stream *s, const struct weft__linear_device_args *args)
 {
     bool finite = true;
-#ifdef EIGHTS_AT_ONCE
-    if (eights_whole(args))
-        eights_load<true, false, EIGHTS_AT_ONCE>(s, args, &finite);
-    else
-        eights_load<false, false, 1>(s, args, &finite);
-    return true;
-#else
     // without a norm's, a lane has registers for all that it takes of 16 rows of 2048 columns (of fewer, it gains nothing: NOTES.md)
     const bool whole = eights_whole(args);
     const bool some = COLUMNS == 16 && WEFT_SPLIT == 2 && !args->norm_weight;
@@ -137,7 +130,6 @@ DEVICE bool x_load(struct stream *s, const struct weft__linear_device_args *args
     if (s->lane % 4 == 0)
         norm_parts()[(eight_of_warp() * 8 + s->lane / 4) * WEFT_WARPS + warp_of_thread()] = square;
     return finite;
-#endif
 }
 
 #endif

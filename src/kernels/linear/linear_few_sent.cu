@@ -28,56 +28,80 @@
 
 static_assert(!TILE_GRID && !WEFT_EXACT, "codes that are numbers, or places of a table of sixteen");
 
+#define SUM_FACTOR (1 / X_STEP)
+
 enum {
     TILE_COLUMNS = 256,
-    // pairs of columns that a warp has, where they are known
-    OWN_PAIRS = ((WEFT_COLS / 256 + WEFT_SPLIT - 1) / WEFT_SPLIT * 4 * (COLUMNS / 8) + WEFT_WARPS - 1) / WEFT_WARPS,
+    EIGHTS = COLUMNS / 8,
+    UNIT_STEP = WEFT_WARPS / EIGHTS, // a warp takes units of 32 columns of the same eight rows
+    OWN_TILES = (WEFT_COLS / TILE_COLUMNS + WEFT_SPLIT - 1) / WEFT_SPLIT,
+    OWN_UNITS = (OWN_TILES * 8 + UNIT_STEP - 1) / UNIT_STEP, // of a warp; 0: not known
+    AT_ONCE = OWN_UNITS == 0 ? 1 : OWN_UNITS < 4 ? OWN_UNITS : 4,
 };
-#define EIGHTS_AT_ONCE (OWN_PAIRS < 1 ? 1 : OWN_PAIRS < 4 ? OWN_PAIRS : 4)
-#define EIGHTS_NORM 0
-#define EIGHT_COLUMN(c, k) (4 * (c) + 16 * (k))
-#define SUM_FACTOR         (1 / X_STEP)
+static_assert(WEFT_WARPS % EIGHTS == 0, "a warp's rows");
 
-// Four lanes have a group of 32: its codes, by sixteens; scale and sums as they stand in a rounded row.
-DEVICE uint2 eight_round(const float x[8], uint32_t codes[2])
+// Four lanes have eight columns each of a unit of a row, 4 c and 16 + 4 c on: its codes and numbers, as x_load() of rounded rows leaves them.
+DEVICE void unit_store(const struct stream *s, int32_t unit, int32_t n, const float4 v[2])
 {
-    uint32_t top = 0;
+    const int32_t c = s->lane % 4;
+    const float x[8] = {v[0].x, v[0].y, v[0].z, v[0].w, v[1].x, v[1].y, v[1].z, v[1].w};
+    uint32_t top = 0, codes[2] = {0, 0};
 #pragma unroll
     for (int32_t i = 0; i < 8; i++)
         top = max(top, float_bits(x[i]) & 0x7fffffffu);
     const float largest = bits_float(warp_max_bits(top, 4)), factor = round_factor(largest);
 #pragma unroll
-    for (int32_t k = 0; k < 2; k++) {
-        codes[k] = 0;
-#pragma unroll
-        for (int32_t b = 0; b < 4; b++)
-            codes[k] |= ((uint32_t)round_code(x[4 * k + b], factor) & 255u) << 8 * b;
-    }
+    for (int32_t i = 0; i < 8; i++)
+        codes[i / 4] |= ((uint32_t)round_code(x[i], factor) & 255u) << 8 * (i % 4);
+    *(uint2 *)(shared_x() + (n * x_pairs(s) + unit / 2) * 64 + c * 16 + unit % 2 * 8) =
+        make_uint2(codes[0], codes[1]);
     const int32_t both = __dp4a((int32_t)codes[0], 0x01010101, 0) +
                          __dp4a((int32_t)codes[1], 0x01010101, 0) * 65536;
     const int32_t sums = warp_sum_int(both, 4), first = (int16_t)sums;
-    return make_uint2(float_bits(largest / 127.0f),
-                      (uint32_t)(sums - first) | ((uint32_t)first & 0xffffu));
+    x_unit(x_numbers(s), x_plane(s), unit, n, c, largest / 127.0f,
+           (uint32_t)(sums - first) | ((uint32_t)first & 0xffffu));
 }
 
-DEVICE void eights_store(const struct stream *s, int32_t pair, int32_t eight, const float x[2][8],
-                         bool)
+template <bool WHOLE>
+DEVICE void units_load(struct stream *s, const struct weft__linear_device_args *args)
 {
-    const int32_t n = eight * 8 + s->lane / 4, c = s->lane % 4;
-    uint32_t codes[2][2];
-    const uint2 first = eight_round(x[0], codes[0]), second = eight_round(x[1], codes[1]);
-    *(uint4 *)(shared_x() + (n * x_pairs(s) + pair) * 64 + c * 16) =
-        make_uint4(codes[0][0], codes[0][1], codes[1][0], codes[1][1]);
-    const uint4 two[2] = {
-        make_uint4(first.x, first.y, second.x, second.y),
-        make_uint4(
-            __shfl_down_sync(0xffffffffu, first.x, 4), __shfl_down_sync(0xffffffffu, first.y, 4),
-            __shfl_down_sync(0xffffffffu, second.x, 4), __shfl_down_sync(0xffffffffu, second.y, 4))};
-    if (c == 0 && n % 2 == 0)
-        x_two(x_numbers(s), x_plane(s), pair, n, two);
+    const int32_t units = s->tiles * 8, own_first = warp_of_thread() / EIGHTS;
+    const int32_t n = warp_of_thread() % EIGHTS * 8 + s->lane / 4;
+    const int32_t left = columns_of(args) - s->tile0 * TILE_COLUMNS;
+    const int64_t row = x_row(s, n) * args->x_stride + s->tile0 * TILE_COLUMNS;
+#pragma unroll 1
+    for (int32_t first = own_first; first < units; first += AT_ONCE * UNIT_STEP) {
+        float4 v[AT_ONCE][2];
+#pragma unroll
+        for (int32_t k = 0; k < 2 * AT_ONCE; k++) {
+            const int32_t unit = first + k / 2 * UNIT_STEP;
+            const int32_t col = unit * 32 + 16 * (k % 2) + 4 * (s->lane % 4);
+            const int32_t there = n < s->batch && unit < units ? left - col : 0;
+            if (!WHOLE)
+                v[k / 2][k % 2] = first_elements<WEFT_X_DTYPE>(args->x, row + col, there);
+            else
+                v[k / 2][k % 2] = there > 0 ? four_elements<WEFT_X_DTYPE>(args->x, row + col)
+                                            : make_float4(0, 0, 0, 0);
+        }
+        if (first == own_first)
+            stream_ask_rest(s, args, SLOTS_BEFORE_X); // weights behind X, which everybody waits for
+#pragma unroll
+        for (int32_t k = 0; k < AT_ONCE; k++)
+            if (first + k * UNIT_STEP < units)
+                unit_store(s, first + k * UNIT_STEP, n, v[k]);
+    }
+    if (units <= own_first)
+        stream_ask_rest(s, args, SLOTS_BEFORE_X);
 }
 
-#include "src/kernels/linear/linear_eights.cuh"
+DEVICE bool x_load(struct stream *s, const struct weft__linear_device_args *args)
+{
+    if (columns_of(args) % 4 == 0 && fours_aligned<WEFT_X_DTYPE>(args->x, args->x_stride))
+        units_load<true>(s, args);
+    else
+        units_load<false>(s, args);
+    return true;
+}
 
 DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
                           const uint8_t *slot, int32_t tile, bool, float acc[COLUMNS / 2])

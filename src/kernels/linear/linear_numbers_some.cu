@@ -12,7 +12,6 @@
 #define SLOTS_BEFORE_X 1 // X is as much as all of the ring
 #define SUMS_SENT      1
 #define SUM_FACTOR     1.0f
-#define EIGHT_COLUMN(c, k) (8 * (c) + 4 * (k))
 
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/mma.cuh"

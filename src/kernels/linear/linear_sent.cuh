@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The main loop of kernels for 2 to 16 rows of X, numbers, whose blocks have a part of the columns each, those of a cluster all: X of all columns is much
 // to bring to every SM, and leaves little room for rings. Included instead of linear_run.cuh, once x_load() and tile_multiply() are known, and
-// SLOTS_BEFORE_X, the slots of a ring that are asked for before X.
+// SLOTS_BEFORE_X, the slots of a ring that are asked for before X, and SUM_FACTOR, what sums of tiles are multiplied by.
 //
 // Teams take groups of 16 rows in turn, as in linear_stream.cuh. Who has a group's sums (a lane four of eight rows of X, as D of mma.cuh) sends them to the blocks that deliver, a
 // part of the rows each; their barriers count what has come, and are waited for when the next turn's groups have been multiplied. A fence or a barrier
