@@ -162,28 +162,30 @@ DEVICE void sent_run(const struct weft__linear_device_args *args, int32_t row_ti
     const int32_t all = args->num_groups - (int32_t)blockIdx.x / WEFT_SPLIT;
     const int32_t turns = (all + s.step - 1) / s.step;
     int32_t base = 0, slot = 0, group = s.first;
+    // the last pass only delivers: what follows a turn is there once
 #pragma unroll 1
-    for (int32_t turn = 0; turn < turns; turn++, group += s.step)
-#pragma unroll 1
-        for (int32_t matrix = 0; matrix < MATRICES; matrix++) {
-            float acc[COLUMNS / 2] = {0};
-            if (group < args->num_groups) {
-                for (int32_t tile = (s.warp - base) & (WEFT_TEAM - 1); tile < s.tiles;
-                     tile += WEFT_TEAM) {
-                    COPY_WAIT(WEFT_STAGES - 1);
-                    __syncwarp();
-                    tile_multiply(&s, args, shared_ring() + slot * SLOT_BYTES, tile, finite, acc);
-                    __syncwarp();
-                    stream_ask(&s, args, slot);
-                    slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;
-                }
-                base = next_base(base, s.tiles);
+    for (int32_t turn = 0, matrix = 0;;) {
+        float acc[COLUMNS / 2] = {0};
+        if (group < args->num_groups) {
+            for (int32_t tile = (s.warp - base) & (WEFT_TEAM - 1); tile < s.tiles;
+                 tile += WEFT_TEAM) {
+                COPY_WAIT(WEFT_STAGES - 1);
+                __syncwarp();
+                tile_multiply(&s, args, shared_ring() + slot * SLOT_BYTES, tile, finite, acc);
+                __syncwarp();
+                stream_ask(&s, args, slot);
+                slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;
             }
-            if (turn > 0 && matrix == 0)
-                turn_end(&s, args, turn - 1);
-            sums_send(&s, turn, matrix, acc);
+            base = next_base(base, s.tiles);
         }
-    turn_end(&s, args, turns - 1);
+        if (turn > 0 && matrix == 0)
+            turn_end(&s, args, turn - 1);
+        if (turn == turns)
+            break;
+        sums_send(&s, turn, matrix, acc);
+        if (++matrix == MATRICES)
+            matrix = 0, turn++, group += s.step;
+    }
 }
 
 #endif
