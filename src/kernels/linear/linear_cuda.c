@@ -112,7 +112,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_APART = shape->apart,
         .WEFT_AS_NUMBERS = shape->as_numbers,
         .WEFT_SPREAD = shape->spread,
-        .WEFT_LONG_X = long_x(desc->cols),
+        .WEFT_LONG_X = shape->sent && !plain ? H_env("H_PAIRS", 4) : long_x(desc->cols),
         .WEFT_COLS = constant_cols(set, desc->cols),
         .WEFT_X_DTYPE = (int32_t)weft__linear_numbers_dtype(launch),
         .WEFT_Y_DTYPE = (int32_t)(whole ? desc->y_dtype : WEFT_F32),

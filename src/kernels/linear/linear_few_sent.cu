@@ -20,7 +20,7 @@
 #define SOME_WHOLE (WEFT_COLS > 0)
 #define SOME_LAID  1
 #define SOME_BUSY  0
-#define SOME_PAIRS (WEFT_BLOCKS * WEFT_WARPS > 16 ? 1 : 4)
+#define SOME_PAIRS WEFT_LONG_X
 #include "src/kernels/linear/linear_some.cuh"
 
 #include "src/kernels/linear/linear_few_places.cuh"
