@@ -144,7 +144,8 @@ static bool choose_shapes(const weft_linear_desc *desc, const struct weft__cuda_
         struct weft__linear_shape *shape = &set->shapes[set->num_shapes];
         if (set->num_shapes > 0 && desc->max_batch <= shape[-1].columns)
             break;
-        if (getenv("H_SKIP8") && columns[i] == 8) continue;
+        if (getenv("H_SKIP8") && columns[i] == 8)
+            continue;
         // eight rows by a cluster are sooner done than four by a block
         if (columns[i] == 4 && !(desc->flags & WEFT_LINEAR_BATCH_INVARIANT) &&
             weft__linear_choose_sent(m, 8, limits, shape))

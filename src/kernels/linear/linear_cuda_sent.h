@@ -73,7 +73,7 @@ static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m,
 static inline int32_t H_env(const char *name, int32_t or)
 {
     const char *v = getenv(name);
-    return v && *v ? atoi(v) : or;
+    return v && *v ? atoi(v) : or ;
 }
 
 // Several rows of X, numbers, by packed weights.

@@ -111,13 +111,14 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
     int64_t sums = s->sent ? WEFT__LINEAR_SENT_SUMS(group_blocks, s->warps, s->columns, s->split)
                            : 2 * group_blocks * (s->apart ? 16 : s->warps) * s->columns *
                                  (s->columns == 1 ? 16 : 20) * 4;
-    int64_t x =
-        s->x_outside ? 0
-        : s->sent && m->block_elems == 1 ? s->columns * tiles * tile * WEFT__LINEAR_SENT_BYTES(m->brain, s->as_numbers)
-        : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
-        : m->exact            ? s->columns * tiles * tile * 4
-        : s->columns == 1     ? (tiles * 4 | 1) * 80
-                              : s->columns * ((tiles * 4 | 1) * 64 + tiles * 4 * 8 * m->numbers);
+    int64_t x = s->x_outside ? 0
+                : s->sent && m->block_elems == 1
+                    ? s->columns * tiles * tile * WEFT__LINEAR_SENT_BYTES(m->brain, s->as_numbers)
+                : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
+                : m->exact            ? s->columns * tiles * tile * 4
+                : s->columns == 1
+                    ? (tiles * 4 | 1) * 80
+                    : s->columns * ((tiles * 4 | 1) * 64 + tiles * 4 * 8 * m->numbers);
     int64_t pair = s->pair ? s->columns * 128 : 0, squares = s->columns * s->warps * 4;
     int64_t slots = s->warps * s->stages * (s->twin ? 2 : 1);
     return slots * weft__linear_slot_bytes(m) + sums + 64 + (m->experts ? 128 : 0) + squares +

@@ -28,7 +28,8 @@
 
 static_assert(!TILE_GRID && !WEFT_EXACT, "codes that are numbers, or places of a table of sixteen");
 
-#define SUM_FACTOR (1 / X_STEP)
+#define SUM_FACTOR  (1 / X_STEP)
+#define NORM_BEFORE 0
 
 enum {
     TILE_COLUMNS = 256,
@@ -36,7 +37,9 @@ enum {
     UNIT_STEP = WEFT_WARPS / EIGHTS, // a warp takes units of 32 columns of the same eight rows
     OWN_TILES = (WEFT_COLS / TILE_COLUMNS + WEFT_SPLIT - 1) / WEFT_SPLIT,
     OWN_UNITS = (OWN_TILES * 8 + UNIT_STEP - 1) / UNIT_STEP, // of a warp; 0: not known
-    AT_ONCE = OWN_UNITS == 0 ? 1 : OWN_UNITS < 4 ? OWN_UNITS : 4,
+    AT_ONCE = OWN_UNITS == 0  ? 1
+              : OWN_UNITS < 4 ? OWN_UNITS
+                              : 4,
 };
 static_assert(WEFT_WARPS % EIGHTS == 0, "a warp's rows");
 
@@ -55,51 +58,66 @@ DEVICE void unit_store(const struct stream *s, int32_t unit, int32_t n, const fl
         codes[i / 4] |= ((uint32_t)round_code(x[i], factor) & 255u) << 8 * (i % 4);
     *(uint2 *)(shared_x() + (n * x_pairs(s) + unit / 2) * 64 + c * 16 + unit % 2 * 8) =
         make_uint2(codes[0], codes[1]);
-    const int32_t both = __dp4a((int32_t)codes[0], 0x01010101, 0) +
-                         __dp4a((int32_t)codes[1], 0x01010101, 0) * 65536;
+    const int32_t both =
+        __dp4a((int32_t)codes[0], 0x01010101, 0) + __dp4a((int32_t)codes[1], 0x01010101, 0) * 65536;
     const int32_t sums = warp_sum_int(both, 4), first = (int16_t)sums;
     x_unit(x_numbers(s), x_plane(s), unit, n, c, largest / 127.0f,
            (uint32_t)(sums - first) | ((uint32_t)first & 0xffffu));
 }
 
+// From a warp's first unit on; `own`: element of X in its row that the lane has first of it, there: does it have a row?
 template <bool WHOLE>
-DEVICE void units_load(struct stream *s, const struct weft__linear_device_args *args)
+DEVICE void units_load(struct stream *s, const struct weft__linear_device_args *args, int64_t own,
+                       bool there)
 {
     const int32_t units = s->tiles * 8, own_first = warp_of_thread() / EIGHTS;
     const int32_t n = warp_of_thread() % EIGHTS * 8 + s->lane / 4;
-    const int32_t left = columns_of(args) - s->tile0 * TILE_COLUMNS;
-    const int64_t row = x_row(s, n) * args->x_stride + s->tile0 * TILE_COLUMNS;
+    const int32_t left =
+        columns_of(args) - s->tile0 * TILE_COLUMNS - own_first * 32 - s->lane % 4 * 4;
 #pragma unroll 1
-    for (int32_t first = own_first; first < units; first += AT_ONCE * UNIT_STEP) {
+    for (int32_t first = 0; own_first + first < units; first += AT_ONCE * UNIT_STEP) {
         float4 v[AT_ONCE][2];
 #pragma unroll
         for (int32_t k = 0; k < 2 * AT_ONCE; k++) {
-            const int32_t unit = first + k / 2 * UNIT_STEP;
-            const int32_t col = unit * 32 + 16 * (k % 2) + 4 * (s->lane % 4);
-            const int32_t there = n < s->batch && unit < units ? left - col : 0;
+            const int32_t unit = first + k / 2 * UNIT_STEP, col = unit * 32 + 16 * (k % 2);
+            const bool asks = there && own_first + unit < units;
             if (!WHOLE)
-                v[k / 2][k % 2] = first_elements<WEFT_X_DTYPE>(args->x, row + col, there);
+                v[k / 2][k % 2] =
+                    first_elements<WEFT_X_DTYPE>(args->x, own + col, asks ? left - col : 0);
             else
-                v[k / 2][k % 2] = there > 0 ? four_elements<WEFT_X_DTYPE>(args->x, row + col)
-                                            : make_float4(0, 0, 0, 0);
+                v[k / 2][k % 2] = asks && (WEFT_COLS || left > col)
+                                      ? four_elements<WEFT_X_DTYPE>(args->x, own + col)
+                                      : make_float4(0, 0, 0, 0);
         }
-        if (first == own_first)
+        if (first == 0)
             stream_ask_rest(s, args, SLOTS_BEFORE_X); // weights behind X, which everybody waits for
 #pragma unroll
         for (int32_t k = 0; k < AT_ONCE; k++)
-            if (first + k * UNIT_STEP < units)
-                unit_store(s, first + k * UNIT_STEP, n, v[k]);
+            if (own_first + first + k * UNIT_STEP < units)
+                unit_store(s, own_first + first + k * UNIT_STEP, n, v[k]);
     }
     if (units <= own_first)
         stream_ask_rest(s, args, SLOTS_BEFORE_X);
 }
 
+// What can be said of X before it is there, is.
 DEVICE bool x_load(struct stream *s, const struct weft__linear_device_args *args)
 {
-    if (columns_of(args) % 4 == 0 && fours_aligned<WEFT_X_DTYPE>(args->x, args->x_stride))
-        units_load<true>(s, args);
+    const int32_t n = warp_of_thread() % EIGHTS * 8 + s->lane / 4;
+    const int32_t unit = warp_of_thread() / EIGHTS;
+    const int32_t col = s->tile0 * TILE_COLUMNS + unit * 32 + s->lane % 4 * 4;
+    int64_t own = x_row(s, n) * args->x_stride + col;
+    int32_t there = n < s->batch && unit < s->tiles * 8 && col < columns_of(args);
+    int32_t whole =
+        columns_of(args) % 4 == 0 && fours_aligned<WEFT_X_DTYPE>(args->x, args->x_stride);
+    asm volatile("" : "+l"(own), "+r"(there), "+r"(whole));
+    if (there) // which also says that the address is to be had by now
+        prefetch_l2((const uint8_t *)args->x + own * (WEFT_X_DTYPE == DTYPE_F32 ? 4 : 2));
+    wait_for_previous();
+    if (whole)
+        units_load<true>(s, args, own, there);
     else
-        units_load<false>(s, args);
+        units_load<false>(s, args, own, there);
     return true;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The main loop of kernels for 2 to 16 rows of X, numbers, whose blocks have a part of the columns each, those of a cluster all: X of all columns is much
-// to bring to every SM, and leaves little room for rings. Included instead of linear_run.cuh, once x_load() and tile_multiply() are known, and
+// to bring to every SM, and leaves little room for rings. Included instead of linear_run.cuh, once x_load(), which waits for the launch before, and tile_multiply() are known, and
 // SLOTS_BEFORE_X, the slots of a ring that are asked for before X, and SUM_FACTOR, what sums of tiles are multiplied by.
 //
 // Teams take groups of 16 rows in turn, as in linear_stream.cuh. Who has a group's sums (a lane four of eight rows of X, as D of mma.cuh) sends them to the blocks that deliver, a
@@ -44,7 +44,7 @@ DEVICE uint32_t turn_barrier(int32_t turn)
 // One thread, when nobody waits for the turn two before any more.
 DEVICE void turn_expect(const struct weft__linear_device_args *args, int32_t turn)
 {
-    const int32_t squares = turn == 0 && args->norm ? WEFT_SPLIT * COLUMNS : 0;
+    const int32_t squares = turn == 0 && NORM_BEFORE && args->norm ? WEFT_SPLIT * COLUMNS : 0;
     barrier_expect(turn_barrier(turn), (uint32_t)(TURN_NUMBERS + squares) * 4);
 }
 
@@ -63,7 +63,7 @@ DEVICE void squares_send(const struct weft__linear_device_args *args)
 {
     const int32_t n = (int32_t)threadIdx.x % (COLUMNS / 2) * 2;
     const int32_t to = (int32_t)threadIdx.x / (COLUMNS / 2);
-    if (!args->norm || to >= WEFT_SPLIT)
+    if (!NORM_BEFORE || !args->norm || to >= WEFT_SPLIT)
         return;
     float2 total = make_float2(0, 0);
     for (int32_t warp = n / 8; warp < WEFT_WARPS; warp += COLUMNS / 8) { // that had the row
@@ -117,7 +117,7 @@ DEVICE void turn_deliver(const struct stream *s, const struct weft__linear_devic
         const float residual =
             args->residual ? element<WEFT_Y_DTYPE>(args->residual, at * args->residual_stride + row)
                            : 0.0f;
-        const float rms = args->norm ? row_rms(args, n) : 1.0f;
+        const float rms = NORM_BEFORE && args->norm ? row_rms(args, n) : 1.0f;
         float value[MATRICES];
 #pragma unroll
         for (int32_t m = 0; m < MATRICES; m++) {
@@ -127,7 +127,8 @@ DEVICE void turn_deliver(const struct stream *s, const struct weft__linear_devic
 #pragma unroll
             for (int32_t sender = 0; sender < SENDERS; sender++)
                 total += from[sender * SENT];
-            value[m] = part[m].alpha * (rms * (total * SUM_FACTOR)) + (part[m].bias ? part[m].bias[row] : 0.0f);
+            value[m] = part[m].alpha * (rms * (total * SUM_FACTOR)) +
+                       (part[m].bias ? part[m].bias[row] : 0.0f);
         }
         const float out = gated<WEFT_GATE>(value[0], value[MATRICES - 1]) + residual;
         set_element<WEFT_Y_DTYPE>(part->y, at * part->y_stride + row, out);
@@ -155,12 +156,11 @@ DEVICE void sent_run(const struct weft__linear_device_args *args, int32_t row_ti
     for (int32_t i = 0; i < SLOTS_BEFORE_X; i++)
         stream_ask(&s, args, i);
     stream_prefetch(&s, args);
-    wait_for_previous();
-    const bool finite = !__syncthreads_or(!x_load(&s, args));
     cluster_wait(); // all blocks have begun
+    const bool finite = !__syncthreads_or(!x_load(&s, args));
     squares_send(args);
-    const int32_t all = args->num_groups - (int32_t)blockIdx.x / WEFT_SPLIT;
-    const int32_t turns = (all + s.step - 1) / s.step;
+    int32_t left =
+        args->num_groups - (int32_t)blockIdx.x / WEFT_SPLIT; // from the first team's next group on
     int32_t base = 0, slot = 0, group = s.first;
     // the last pass only delivers: what follows a turn is there once
 #pragma unroll 1
@@ -180,11 +180,11 @@ DEVICE void sent_run(const struct weft__linear_device_args *args, int32_t row_ti
         }
         if (turn > 0 && matrix == 0)
             turn_end(&s, args, turn - 1);
-        if (turn == turns)
+        if (left <= 0)
             break;
         sums_send(&s, turn, matrix, acc);
         if (++matrix == MATRICES)
-            matrix = 0, turn++, group += s.step;
+            matrix = 0, turn++, group += s.step, left -= s.step;
     }
 }
 

@@ -279,7 +279,12 @@ DEVICE uint4 x_eights(const uint4 *pair, int32_t c)
 #ifndef SOME_PAIRS
 #define SOME_PAIRS 4
 #endif
-enum { SOME_AT_ONCE = TILE_FINE ? 4 : SOME_ROWS == 16 && SOME_BUSY ? 1 : TILE_BITS < 4 ? 2 : SOME_PAIRS };
+enum {
+    SOME_AT_ONCE = TILE_FINE                      ? 4
+                   : SOME_ROWS == 16 && SOME_BUSY ? 1
+                   : TILE_BITS < 4                ? 2
+                                                  : SOME_PAIRS
+};
 
 // 0x80808080, from what is not negative: as a constant the compiler would put it into an operation of its own.
 DEVICE uint32_t some_top(int32_t count)
