@@ -8,7 +8,7 @@
 #define COLUMNS        WEFT_BATCH
 #define X_ROUNDED      0
 #define DELIVERY_EARLY 0
-#define SLOTS_BEFORE_X (WEFT_SPREAD ? WEFT_SPREAD : WEFT_STAGES - 1)
+#define SLOTS_BEFORE_X (WEFT_SPREAD == 9 ? 0 : WEFT_SPREAD ? WEFT_SPREAD : WEFT_STAGES - 1)
 #define SUMS_SENT      1
 
 #include "src/kernels/cuda/elements.cuh"
@@ -65,60 +65,70 @@ DEVICE void unit_store(const struct stream *s, int32_t unit, int32_t n, const fl
            (uint32_t)(sums - first) | ((uint32_t)first & 0xffffu));
 }
 
-// From a warp's first unit on; `own`: element of X in its row that the lane has first of it, there: does it have a row?
-template <bool WHOLE>
-DEVICE void units_load(struct stream *s, const struct weft__linear_device_args *args, int64_t own,
-                       bool there)
+// What is done while X is on its way: the rest of the weights is asked for behind it, as everybody waits for X.
+DEVICE void beside_x(struct stream *s, const struct weft__linear_device_args *args)
 {
-    const int32_t units = s->tiles * 8, own_first = warp_of_thread() / EIGHTS;
-    const int32_t n = warp_of_thread() % EIGHTS * 8 + s->lane / 4;
-    const int32_t left =
-        columns_of(args) - s->tile0 * TILE_COLUMNS - own_first * 32 - s->lane % 4 * 4;
-#pragma unroll 1
-    for (int32_t first = 0; own_first + first < units; first += AT_ONCE * UNIT_STEP) {
-        float4 v[AT_ONCE][2];
-#pragma unroll
-        for (int32_t k = 0; k < 2 * AT_ONCE; k++) {
-            const int32_t unit = first + k / 2 * UNIT_STEP, col = unit * 32 + 16 * (k % 2);
-            const bool asks = there && own_first + unit < units;
-            if (!WHOLE)
-                v[k / 2][k % 2] =
-                    first_elements<WEFT_X_DTYPE>(args->x, own + col, asks ? left - col : 0);
-            else
-                v[k / 2][k % 2] = asks && (WEFT_COLS || left > col)
-                                      ? four_elements<WEFT_X_DTYPE>(args->x, own + col)
-                                      : make_float4(0, 0, 0, 0);
-        }
-        if (first == 0)
-            stream_ask_rest(s, args, SLOTS_BEFORE_X); // weights behind X, which everybody waits for
-#pragma unroll
-        for (int32_t k = 0; k < AT_ONCE; k++)
-            if (own_first + first + k * UNIT_STEP < units)
-                unit_store(s, own_first + first + k * UNIT_STEP, n, v[k]);
-    }
-    if (units <= own_first)
-        stream_ask_rest(s, args, SLOTS_BEFORE_X);
+    stream_ask_rest(s, args, SLOTS_BEFORE_X);
+    stream_prefetch(s, args);
+    cluster_wait();
 }
 
-// What can be said of X before it is there, is.
+// Where a lane's columns of X begin, in its row.
+struct x_own {
+    int64_t at;           // element of X, of the warp's first unit
+    int32_t unit, units;  // that, and how many the block has
+    int32_t left;         // columns from there on, 0 if the batch has no such row
+    int32_t whole;        // are fours in one piece?
+};
+
+// AT_ONCE units of the warp, `first` behind its first.
+DEVICE void units_ask(const struct weft__linear_device_args *args, const struct x_own *own,
+                      int32_t first, float4 v[AT_ONCE][2])
+{
+#pragma unroll
+    for (int32_t k = 0; k < 2 * AT_ONCE; k++) {
+        const int32_t unit = first + k / 2 * UNIT_STEP, col = unit * 32 + 16 * (k % 2);
+        const int32_t left = own->unit + unit < own->units ? own->left - col : 0;
+        float4 *to = &v[k / 2][k % 2];
+        *to = make_float4(0, 0, 0, 0);
+        if (own->whole && left > 0)
+            *to = four_elements<WEFT_X_DTYPE>(args->x, own->at + col);
+        else if (left > 0)
+            *to = first_elements<WEFT_X_DTYPE>(args->x, own->at + col, left);
+    }
+}
+
+// What can be said of X before it is there, is. While it is on its way the rest of the weights is asked for behind it, as
+// everybody waits for X.
 DEVICE bool x_load(struct stream *s, const struct weft__linear_device_args *args)
 {
     const int32_t n = warp_of_thread() % EIGHTS * 8 + s->lane / 4;
-    const int32_t unit = warp_of_thread() / EIGHTS;
-    const int32_t col = s->tile0 * TILE_COLUMNS + unit * 32 + s->lane % 4 * 4;
-    int64_t own = x_row(s, n) * args->x_stride + col;
-    int32_t there = n < s->batch && unit < s->tiles * 8 && col < columns_of(args);
-    int32_t whole =
-        columns_of(args) % 4 == 0 && fours_aligned<WEFT_X_DTYPE>(args->x, args->x_stride);
-    asm volatile("" : "+l"(own), "+r"(there), "+r"(whole));
-    if (there) // which also says that the address is to be had by now
-        prefetch_l2((const uint8_t *)args->x + own * (WEFT_X_DTYPE == DTYPE_F32 ? 4 : 2));
+    struct x_own own;
+    own.unit = warp_of_thread() / EIGHTS, own.units = s->tiles * 8;
+    const int32_t col = s->tile0 * TILE_COLUMNS + own.unit * 32 + s->lane % 4 * 4;
+    own.at = x_row(s, n) * args->x_stride + col;
+    own.left = n < s->batch ? columns_of(args) - col : 0;
+    own.whole = columns_of(args) % 4 == 0 && fours_aligned<WEFT_X_DTYPE>(args->x, args->x_stride);
+    asm volatile("" : "+l"(own.at), "+r"(own.left), "+r"(own.whole));
+    if (own.left > 0 && own.unit < own.units) // which also says that the address is to be had by now
+        prefetch_l2((const uint8_t *)args->x + own.at * (WEFT_X_DTYPE == DTYPE_F32 ? 4 : 2));
     wait_for_previous();
-    if (whole)
-        units_load<true>(s, args, own, there);
-    else
-        units_load<false>(s, args, own, there);
-    return true;
+    float4 v[AT_ONCE][2];
+    units_ask(args, &own, 0, v);
+    stream_ask_rest(s, args, SLOTS_BEFORE_X);
+    stream_prefetch(s, args);
+    cluster_wait();
+#pragma unroll 1
+    for (int32_t first = 0;;) {
+#pragma unroll
+        for (int32_t k = 0; k < AT_ONCE; k++)
+            if (own.unit + first + k * UNIT_STEP < own.units)
+                unit_store(s, own.unit + first + k * UNIT_STEP, n, v[k]);
+        first += AT_ONCE * UNIT_STEP;
+        if (own.unit + first >= own.units)
+            return true;
+        units_ask(args, &own, first, v);
+    }
 }
 
 DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The main loop of kernels for 2 to 16 rows of X, numbers, whose blocks have a part of the columns each, those of a cluster all: X of all columns is much
-// to bring to every SM, and leaves little room for rings. Included instead of linear_run.cuh, once x_load(), which waits for the launch before, and tile_multiply() are known, and
+// to bring to every SM, and leaves little room for rings. Included instead of linear_run.cuh, once x_load(), which waits for the launch before and for the blocks of the cluster to have begun, and tile_multiply() are known, and
 // SLOTS_BEFORE_X, the slots of a ring that are asked for before X, and SUM_FACTOR, what sums of tiles are multiplied by.
 //
 // Teams take groups of 16 rows in turn, as in linear_stream.cuh. Who has a group's sums (a lane four of eight rows of X, as D of mma.cuh) sends them to the blocks that deliver, a
@@ -55,7 +55,8 @@ DEVICE void turns_begin(const struct weft__linear_device_args *args)
         barrier_init_end();
         turn_expect(args, 0), turn_expect(args, 1);
     }
-    cluster_arrive();
+    __syncwarp();
+    cluster_begun();
 }
 
 // Squares of the block's columns, by warps in norm_parts(), go to all; after a barrier since x_load().
@@ -155,8 +156,6 @@ DEVICE void sent_run(const struct weft__linear_device_args *args, int32_t row_ti
 #pragma unroll 1
     for (int32_t i = 0; i < SLOTS_BEFORE_X; i++)
         stream_ask(&s, args, i);
-    stream_prefetch(&s, args);
-    cluster_wait(); // all blocks have begun
     const bool finite = !__syncthreads_or(!x_load(&s, args));
     squares_send(args);
     int32_t left =
