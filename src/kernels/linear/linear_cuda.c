@@ -3,7 +3,6 @@
 #include "src/kernels/linear/linear_cuda.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "src/base/checked.h"
 
@@ -112,7 +111,7 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_APART = shape->apart,
         .WEFT_AS_NUMBERS = shape->as_numbers,
         .WEFT_SPREAD = shape->spread,
-        .WEFT_LONG_X = shape->sent && !plain ? H_env("H_PAIRS", 4) : long_x(desc->cols),
+        .WEFT_LONG_X = long_x(desc->cols),
         .WEFT_COLS = constant_cols(set, desc->cols),
         .WEFT_X_DTYPE = (int32_t)weft__linear_numbers_dtype(launch),
         .WEFT_Y_DTYPE = (int32_t)(whole ? desc->y_dtype : WEFT_F32),
@@ -144,8 +143,6 @@ static bool choose_shapes(const weft_linear_desc *desc, const struct weft__cuda_
         struct weft__linear_shape *shape = &set->shapes[set->num_shapes];
         if (set->num_shapes > 0 && desc->max_batch <= shape[-1].columns)
             break;
-        if (getenv("H_SKIP8") && columns[i] == 8)
-            continue;
         // eight rows by a cluster are sooner done than four by a block
         if (columns[i] == 4 && !(desc->flags & WEFT_LINEAR_BATCH_INVARIANT) &&
             weft__linear_choose_sent(m, 8, limits, shape))
@@ -348,6 +345,7 @@ static weft_status shape_sets(const weft_linear_desc *desc, struct weft__cuda_ch
         struct weft__linear_set *set = &launch->sets[s];
         set->matter.gate = desc->gate && launch->whole;
         set->matter.rounds = weft__linear_rounds_y(desc) && launch->whole;
+        set->matter.invariant = desc->flags & WEFT_LINEAR_BATCH_INVARIANT;
         set->matter.numbers_x = !(desc->flags & WEFT_LINEAR_X_ROUNDED) && !desc->norm;
         set->matter.twos = constant_cols(set, desc->cols) > 0;
         for (int32_t i = 0; i < (set->matter.gate ? 1 : set->num_parts); i++) {

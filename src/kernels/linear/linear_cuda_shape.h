@@ -6,7 +6,6 @@
 #define WEFT_KERNELS_LINEAR_CUDA_SHAPE_H
 
 #include <stdbool.h>
-#include <stdlib.h>
 
 #include "src/kernels/cuda/launch.h"
 #include "src/kernels/linear/linear_device.h"
@@ -56,6 +55,7 @@ struct weft__linear_matter {
     bool exact;         // blocks with f32 activations
     bool gate, rounds;  // two matrices a group; results leave rounded
     bool experts;       // every block has a list of its rows of X
+    bool invariant;     // a row of X does not depend on others beside it
     bool numbers_x;     // X comes as numbers that no norm precedes
     int64_t groups;     // of 16 outputs
     bool twos;          // all parts have whole 32s of outputs
@@ -394,8 +394,6 @@ static inline uint32_t weft__linear_blocks(const struct weft__linear_shape *s,
     if (s->split >= 4)
         clusters -= clusters / (s->split == 4 ? 6 : 8);
     clusters = clusters < 1 ? 1 : clusters;
-    if (s->sent && getenv("H_CLUSTERS"))
-        clusters = atoi(getenv("H_CLUSTERS"));
     return (uint32_t)((groups < clusters ? groups : clusters) * s->split);
 }
 

@@ -8,7 +8,7 @@
 #define COLUMNS        WEFT_BATCH
 #define X_ROUNDED      0
 #define DELIVERY_EARLY 0
-#define SLOTS_BEFORE_X (WEFT_SPREAD == 9 ? 0 : WEFT_SPREAD ? WEFT_SPREAD : WEFT_STAGES - 1)
+#define SLOTS_BEFORE_X 1 // X is to come soon
 #define SUMS_SENT      1
 
 #include "src/kernels/cuda/elements.cuh"
@@ -20,7 +20,7 @@
 #define SOME_WHOLE (WEFT_COLS > 0)
 #define SOME_LAID  1
 #define SOME_BUSY  0
-#define SOME_PAIRS WEFT_LONG_X
+#define SOME_PAIRS (COLUMNS == 8 ? 4 : 2)
 #include "src/kernels/linear/linear_some.cuh"
 
 #include "src/kernels/linear/linear_few_places.cuh"
