@@ -72,15 +72,14 @@ static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m,
 // Several rows of X that come as numbers by packed weights, the columns divided among clusters of eight (linear_few_sent.cu). X is rounded on its way
 // into the blocks, which saves a launch; a fifth of the SMs are left out (15 clusters have room on an H200 at most), so of matrices that memory or products bound
 // other kernels are faster.
-static inline bool weft__linear_is_sent_packed(const struct weft__linear_matter *m,
-                                               int32_t columns,
+static inline bool weft__linear_is_sent_packed(const struct weft__linear_matter *m, int32_t columns,
                                                const struct weft__cuda_limits *limits)
 {
     const struct weft__linear_tier *tier = weft__linear_tier(limits);
     return columns >= 8 && m->block_elems > 1 && weft__linear_is_simple(m) && !m->experts &&
            m->numbers_x && !m->invariant && !m->grid_bytes && !weft__linear_few_bits(m) &&
-           m->form == WEFT__LINEAR_FORM_best && tier->sm >= 90 && m->cols <= 8192 &&
-           m->groups <= 3 * (int64_t)limits->num_sms;
+           m->form == WEFT__LINEAR_FORM_best && tier->sm >= 90 &&
+           m->cols <= (columns == 8 ? 16384 : 8192) && m->groups <= 3 * (int64_t)limits->num_sms;
 }
 
 // A warp, or two, have a group of rows, and all warps have one at a time in as few turns as twenty allow, whose threads have 96 registers.
@@ -92,8 +91,8 @@ static inline bool weft__linear_choose_sent_packed(const struct weft__linear_mat
     enum { SPLIT = 8, MOST_WARPS = 20, LEAST_WARPS = 8 };
     if (!weft__linear_is_sent_packed(m, columns, limits))
         return false;
-    *shape = (struct weft__linear_shape){
-        .columns = columns, .split = SPLIT, .blocks = 1, .sent = true};
+    *shape =
+        (struct weft__linear_shape){.columns = columns, .split = SPLIT, .blocks = 1, .sent = true};
     const int64_t all = (m->cols + WEFT__LINEAR_TILE_COLS - 1) / WEFT__LINEAR_TILE_COLS;
     const int64_t tiles = (all + SPLIT - 1) / SPLIT;
     const int64_t clusters = weft__linear_blocks(shape, limits, INT32_MAX) / SPLIT;

@@ -8,7 +8,7 @@
 #define COLUMNS        WEFT_BATCH
 #define X_ROUNDED      0
 #define DELIVERY_EARLY 0
-#define SLOTS_BEFORE_X 1 // X is to come soon
+#define SLOTS_BEFORE_X 0 // X is to come soon
 #define SUMS_SENT      1
 
 #include "src/kernels/cuda/elements.cuh"
@@ -75,10 +75,10 @@ DEVICE void beside_x(struct stream *s, const struct weft__linear_device_args *ar
 
 // Where a lane's columns of X begin, in its row.
 struct x_own {
-    int64_t at;           // element of X, of the warp's first unit
-    int32_t unit, units;  // that, and how many the block has
-    int32_t left;         // columns from there on, 0 if the batch has no such row
-    int32_t whole;        // are fours in one piece?
+    int64_t at;          // element of X, of the warp's first unit
+    int32_t unit, units; // that, and how many the block has
+    int32_t left;        // columns from there on, 0 if the batch has no such row
+    int32_t whole;       // are fours in one piece?
 };
 
 // AT_ONCE units of the warp, `first` behind its first.
@@ -110,8 +110,13 @@ DEVICE bool x_load(struct stream *s, const struct weft__linear_device_args *args
     own.left = n < s->batch ? columns_of(args) - col : 0;
     own.whole = columns_of(args) % 4 == 0 && fours_aligned<WEFT_X_DTYPE>(args->x, args->x_stride);
     asm volatile("" : "+l"(own.at), "+r"(own.left), "+r"(own.whole));
-    if (own.left > 0 && own.unit < own.units) // which also says that the address is to be had by now
+    if (own.left > 0 &&
+        own.unit < own.units) // which also says that the address is to be had by now
         prefetch_l2((const uint8_t *)args->x + own.at * (WEFT_X_DTYPE == DTYPE_F32 ? 4 : 2));
+    // W comes into L2 alone: in shared memory it would lie before X on the way
+    if (WEFT_COLS && s->lane == 0 && s->group < args->num_groups)
+        prefetch_l2_bytes(s->source.from,
+                          (uint32_t)(WEFT_TEAM == 1 ? s->tiles : 1) * TILE_BYTES(4));
     wait_for_previous();
     float4 v[AT_ONCE][2];
     units_ask(args, &own, 0, v);
