@@ -533,19 +533,19 @@ fault("amx-packed-planes", "src/kernels/linear/linear_packed_units_amx.h",
       "_mm512_andnot_si512(even, code), scale);", "code, scale);",
       "q6_k on tiles multiplies odd columns with the even ones behind them", *X)
 fault("amx-wide-first-scale", "src/kernels/linear/linear_packed_wide_amx.c",
-      "const int half = how.halves ? n / 4 : 0;", "const int half = 0;",
+      "const int half = how.halves ? u->eighth / 4 : 0;", "const int half = 0;",
       "packed weights of many rows of X have one scale for both halves of a group", *X)
 fault("amx-wide-pairs-swapped", "src/kernels/linear/linear_packed_wide_amx.c",
       "narrow32(w[2], w[3])", "narrow32(w[3], w[2])",
       "packed weights as bf16 have every second pair of columns the wrong way round", *X)
 fault("amx-wide-first-chunk", "src/kernels/linear/linear_packed_wide_amx.c",
-      "x + s * X_STEP * stride + X_STEP * k;", "x + s * X_STEP * stride;",
+      "(part->col + c) * stride + X_STEP * k;", "(part->col + c) * stride;",
       "all chunks of packed weights meet the first columns of many rows of X", *X)
 fault("amx-wide-sums-anew", "src/kernels/linear/linear_packed_wide_amx.c",
-      "total, k == 0, &ask_w);", "total, true, &ask_w);",
+      "total, next, k == 0, false, beside);", "total, next, true, false, beside);",
       "the last sixteen of many rows of X have the sums of the last chunk alone", *X)
 fault("amx-wide-rows-of-first-tile", "src/kernels/linear/linear_packed_wide_amx.c",
-      "call->x_tiles + col * call->x_tiles_stride", "call->x_tiles",
+      "(part->col + c) * stride", "c * stride",
       "rows of X past 512 are the first ones again", *X)
 fault("amx-wide-scale-of-first-group", "src/kernels/linear/linear_packed_wide_amx.c",
       "row.scale[k / STEP]", "row.scale[0]",

@@ -100,21 +100,36 @@ static void ready_rows(const struct weft__cpu_linear_work *work, int32_t m, int3
                        work->x_bf16, work->x_bf16_stride);
 }
 
+// Lays rows [m, m + rows), from a tile's first on.
+static void lay_rows(const struct weft__cpu_linear_work *work, int32_t m, int32_t rows)
+{
+    work->lay(&work->acts, m, rows, work->desc->cols, work->x_tiles, work->x_tiles_stride);
+}
+
+// Rows of a task; those of a tile, if it lays what it has rounded.
 static void ready_task(void *opaque, int32_t index, int32_t thread)
 {
     const struct weft__cpu_linear_work *work = opaque;
-    const int32_t rows = work->launch->together, left = work->args->batch - index * rows;
-    ready_rows(work, index * rows, rows < left ? rows : left, thread);
+    const int32_t together = work->launch->together, most = work->ready_rows,
+                  left = work->args->batch - index * most, rows = most < left ? most : left;
+    const int32_t m = index * most;
+    for (int32_t i = 0; i < rows; i += together)
+        ready_rows(work, m + i, together < rows - i ? together : rows - i, thread);
+    if (work->lays_ready)
+        lay_rows(work, m, rows);
 }
 
 // A row is made ready in a thousandth of its multiplication: a few are not worth a parallel region.
 void weft__cpu_linear_ready_x(const weft_context *context, struct weft__cpu_linear_work *work,
                               bool alone)
 {
-    const int32_t batch = work->args->batch;
-    const int32_t tasks = (int32_t)weft__ceil_div(batch, work->launch->together);
+    const int32_t batch = work->args->batch, threads = weft__cpu_of(context)->threads;
     if (!work->launch->rounds && work->launch->ready_offset < 0 && !work->x_bf16)
         return;
+    // where all threads have tiles enough
+    work->lays_ready = work->lay && work->launch->rounds && batch / WEFT__BF16_ROWS >= 4 * threads;
+    work->ready_rows = work->lays_ready ? WEFT__BF16_ROWS : work->launch->together;
+    const int32_t tasks = (int32_t)weft__ceil_div(batch, work->ready_rows);
     if (!alone && batch > WEFT__FEW_ROWS)
         weft__cpu_parallel_for(context, tasks, ready_task, work);
     else
@@ -127,15 +142,14 @@ static void lay_task(void *opaque, int32_t index, int32_t thread)
     const struct weft__cpu_linear_work *work = opaque;
     const int32_t m = index * WEFT__BF16_ROWS, left = work->args->batch - m;
     (void)thread;
-    work->lay(&work->acts, m, left < WEFT__BF16_ROWS ? left : WEFT__BF16_ROWS, work->desc->cols,
-              work->x_tiles, work->x_tiles_stride);
+    lay_rows(work, m, left < WEFT__BF16_ROWS ? left : WEFT__BF16_ROWS);
 }
 
 void weft__cpu_linear_lay_x(const weft_context *context, struct weft__cpu_linear_work *work,
                             bool alone)
 {
     const int32_t tasks = (int32_t)weft__ceil_div(work->args->batch, WEFT__BF16_ROWS);
-    if (!work->lay)
+    if (!work->lay || work->lays_ready)
         return;
     if (!alone)
         weft__cpu_parallel_for(context, tasks, lay_task, work);

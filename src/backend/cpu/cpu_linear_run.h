@@ -23,6 +23,8 @@ struct weft__cpu_linear_work {
     weft__lay_fn *lay; // of rounded rows as tiles, or NULL
     uint16_t *x_tiles; // then
     int64_t x_tiles_stride;
+    int32_t ready_rows;                       // of X that a task makes ready
+    bool lays_ready;                          // and lays, too
     float *x_scale;                           // or NULL
     int32_t row_tasks[WEFT_LINEAR_MAX_PARTS]; // by rows of W
     int32_t tasks_of[WEFT_LINEAR_MAX_PARTS];  // for each piece of X

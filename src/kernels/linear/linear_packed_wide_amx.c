@@ -7,8 +7,10 @@
 //      x[step]          16 rows by the same columns, as they lie; tiles one after another (weft__linear_lay_amx())
 //      total[panel][m]  sums of the chunks before, which tiles go on with
 //
-// A chunk of 512 columns of two panels lies in the first cache and passes by all rows of X, whose columns of a chunk, and of the
-// next, lie in the second.
+// A chunk of 512 columns of two panels lies in the first cache and passes by all rows of X, whose columns of a chunk lie in the
+// second. Beside the products of a block of 32 by 32 vectors unpack the next panels, a few codes with each step, and store
+// what the block before has become; the sums that come next are asked for.
+#include "src/base/checked.h"
 #include "src/kernels/cpu/amx.h"
 #include "src/kernels/linear/linear_bf16_avx512.h"
 #include "src/kernels/linear/linear_packed_groups_avx512.h"
@@ -27,7 +29,7 @@ enum {
 };
 
 struct tiles {
-    _Alignas(64) uint16_t w[CHUNK / STEP][PANELS][TILE_ELEMS];
+    _Alignas(64) uint16_t w[2][CHUNK / STEP][PANELS][TILE_ELEMS]; // these, and those that come next
     _Alignas(64) float total[PART_PANELS][X_ROWS][16];
 };
 
@@ -45,55 +47,86 @@ WEFT__INLINE __m512 column(__m512i codes, int at)
     return _mm512_cvtepi32_ps(_mm512_srai_epi32(top, 24));
 }
 
-// 32 columns of 16 rows as a tile.
-WEFT__INLINE void put_group(uint16_t *tile, const struct group *g, struct widening how)
+// Chunks of a pair of panels on their way into tiles, an eighth of a group at a time: four columns of 16 rows.
+struct unpacking {
+    const unsigned char *chunk, *codes; // of the group under way
+    const unsigned char *second;        // of the pair, or NULL
+    uint16_t (*first)[PANELS][TILE_ELEMS], (*tile)[PANELS][TILE_ELEMS];
+    int32_t groups, left; // of a panel, and of this one
+    int32_t group, eighth;
+    struct head head;
+    struct group at;
+    __m512 less[2]; // the minima
+};
+
+WEFT__INLINE void put_eighth(const struct unpacking *u, struct widening how)
 {
     const __m512i beside =
         _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
                          21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    __m512 less[2];
-    for (int i = 0; how.minimum && i <= how.halves; i++)
-        less[i] = how.minimum > 1 ? _mm512_mul_ps(g->minimum[i], _mm512_set1_ps((float)how.minimum))
-                                  : g->minimum[i];
-    WEFT__UNROLL for (int n = 0; n < 8; n++)
+    const int half = how.halves ? u->eighth / 4 : 0;
+    const __m512 scale = u->at.scale[half];
+    const __m512i codes =
+        how.offset ? _mm512_sub_epi8(u->at.w[u->eighth], _mm512_set1_epi8((char)how.offset))
+                   : u->at.w[u->eighth];
+    uint16_t *to = (*u->tile)[0] + u->eighth * 2 * STEP;
+    __m512 w[4];
+    WEFT__UNROLL for (int i = 0; i < 4; i++)
     {
-        const int half = how.halves ? n / 4 : 0;
-        const __m512 scale = g->scale[half];
-        const __m512i codes =
-            how.offset ? _mm512_sub_epi8(g->w[n], _mm512_set1_epi8((char)how.offset)) : g->w[n];
-        __m512 w[4];
-        WEFT__UNROLL for (int i = 0; i < 4; i++)
-        {
-            w[i] = how.minimum ? _mm512_fmsub_ps(column(codes, i), scale, less[half])
-                               : _mm512_mul_ps(column(codes, i), scale);
-        }
-        _mm512_store_si512(tile + (2 * n) * STEP,
-                           _mm512_permutexvar_epi16(beside, narrow32(w[0], w[1])));
-        _mm512_store_si512(tile + (2 * n + 1) * STEP,
-                           _mm512_permutexvar_epi16(beside, narrow32(w[2], w[3])));
+        w[i] = how.minimum ? _mm512_fmsub_ps(column(codes, i), scale, u->less[half])
+                           : _mm512_mul_ps(column(codes, i), scale);
     }
+    _mm512_store_si512(to, _mm512_permutexvar_epi16(beside, narrow32(w[0], w[1])));
+    _mm512_store_si512(to + STEP, _mm512_permutexvar_epi16(beside, narrow32(w[2], w[3])));
 }
 
-// `columns` of a panel, as every PANELS-th tile from `tile` on.
-typedef void widen_fn(uint16_t (*tile)[PANELS][TILE_ELEMS], const unsigned char *chunk,
-                      int64_t columns);
+WEFT__INLINE void take_minima(struct unpacking *u, struct widening how)
+{
+    for (int i = 0; how.minimum && i <= how.halves; i++)
+        u->less[i] = how.minimum > 1
+                         ? _mm512_mul_ps(u->at.minimum[i], _mm512_set1_ps((float)how.minimum))
+                         : u->at.minimum[i];
+}
+
+// The group is done: the next, of the next chunk, of the second panel. A chunk has `groups` of them.
+WEFT__INLINE void pass_group(struct unpacking *u, int groups)
+{
+    u->eighth = 0;
+    u->tile++;
+    if (++u->group == groups) {
+        u->group = 0;
+        u->chunk = u->codes;
+    }
+    if (--u->left || !u->second)
+        return;
+    u->chunk = u->second;
+    u->second = NULL;
+    u->tile = (uint16_t(*)[PANELS][TILE_ELEMS])(*u->first)[1];
+    u->left = u->groups;
+    u->group = 0;
+}
+
+// So many eighths, or what is left.
+typedef void widen_fn(struct unpacking *u, int64_t eighths);
 
 #define WIDEN(ID, unpack_, begin_, ...)                                                            \
-    static __attribute__((noinline)) void widen_##ID(uint16_t(*tile)[PANELS][TILE_ELEMS],          \
-                                                     const unsigned char *chunk, int64_t columns)  \
+    static __attribute__((noinline)) void widen_##ID(struct unpacking *u, int64_t eighths)         \
     {                                                                                              \
         const struct weft__packed_shape shape = weft__packed_shape(WEFT_##ID);                     \
         const struct widening how = {__VA_ARGS__};                                                 \
-        for (int64_t k = 0; k < columns; k += shape.cols) {                                        \
-            struct head head;                                                                      \
-            const unsigned char *codes = chunk + shape.head_bytes;                                 \
-            begin_(chunk, &head);                                                                  \
-            for (int g = 0; g < shape.cols / STEP; g++, codes += shape.group_bytes) {              \
-                struct group group;                                                                \
-                unpack_(chunk, codes, g, &head, &group);                                           \
-                put_group((*tile++)[0], &group, how);                                              \
+        for (; eighths && u->left; eighths--) {                                                    \
+            if (!u->eighth) {                                                                      \
+                if (!u->group) {                                                                   \
+                    begin_(u->chunk, &u->head);                                                    \
+                    u->codes = u->chunk + shape.head_bytes;                                        \
+                }                                                                                  \
+                unpack_(u->chunk, u->codes, u->group, &u->head, &u->at);                           \
+                u->codes += shape.group_bytes;                                                     \
+                take_minima(u, how);                                                               \
             }                                                                                      \
-            chunk = codes;                                                                         \
+            put_eighth(u, how);                                                                    \
+            if (++u->eighth == 8)                                                                  \
+                pass_group(u, shape.cols / STEP);                                                  \
         }                                                                                          \
     }
 
@@ -122,26 +155,58 @@ static widen_fn *widen_of(weft_dtype dtype)
     }
 }
 
-// Lines that are asked for, some with each step.
-struct ahead {
-    const char *at[2];
-    int64_t done, lines; // of each
-    int per_step;
+// Sums of a pair of tiles of X by both panels that are complete, on their way to y.
+struct results {
+    const float (*total)[X_ROWS][16]; // of the first row of X
+    int64_t row, end;                 // of W
+    int32_t col, cols;                // of X
+    int32_t line, lines;              // that are done, and all: a row of X by a panel each
 };
 
-WEFT__INLINE void ask(struct ahead *a)
+WEFT__INLINE void store_line(const struct weft__linear_call *call, struct results *r)
 {
-    for (int i = 0; i < a->per_step && a->done < a->lines; i++, a->done++) {
-        _mm_prefetch(a->at[0] + 64 * a->done, _MM_HINT_T1);
-        _mm_prefetch(a->at[1] + 64 * a->done, _MM_HINT_T1);
+    const int32_t c = r->line / PANELS, panel = r->line % PANELS;
+    const int64_t row = r->row + panel * WEFT__PACKED_ROWS, left = r->end - row;
+    const __m512 sums = _mm512_load_ps(r->total[panel][c]);
+    r->line++;
+    if (left >= WEFT__PACKED_ROWS)
+        weft__linear_store_lanes(call, r->col + c, row, WEFT__PACKED_ROWS, sums);
+    else if (left > 0)
+        weft__linear_store_lanes(call, r->col + c, row, (int)left, sums);
+}
+
+static void store_lines(const struct weft__linear_call *call, struct results *r)
+{
+    while (r->line < r->lines)
+        store_line(call, r);
+}
+
+// What vectors do beside the products of a block.
+struct beside {
+    widen_fn *widen;
+    struct unpacking next; // panels
+    int64_t eighths;       // of those, with each step
+    struct results before; // of the block before
+};
+
+// Sums of the next block, asked for from step to step: tiles would wait for them.
+WEFT__INLINE void ask_sums(const float (*next)[X_ROWS][16], int64_t step)
+{
+    WEFT__UNROLL for (int i = 0; i < 2; i++)
+    {
+        _mm_prefetch((const char *)next[0][2 * step + i], _MM_HINT_T0);
+        _mm_prefetch((const char *)next[1][2 * step + i], _MM_HINT_T0);
     }
 }
 
-// Two tiles of X by both panels.
-static void multiply_four(uint16_t (*w)[PANELS][TILE_ELEMS], const uint16_t *x0, const uint16_t *x1,
-                          int64_t steps, float (*total)[X_ROWS][16], bool begins,
-                          struct ahead *ask_w, struct ahead *ask_x)
+// One tile of X at x[0], or two, by both panels.
+WEFT__INLINE void multiply_block(const struct weft__linear_call *call,
+                                 uint16_t (*w)[PANELS][TILE_ELEMS], const uint16_t *const x[PAIR],
+                                 int64_t steps, float (*total)[X_ROWS][16],
+                                 const float (*next)[X_ROWS][16], bool begins, bool two,
+                                 struct beside *beside)
 {
+    enum { LINES = 4 }; // of results, with each step
     if (begins) {
         tile_zero(0);
         tile_zero(1);
@@ -150,98 +215,112 @@ static void multiply_four(uint16_t (*w)[PANELS][TILE_ELEMS], const uint16_t *x0,
     } else {
         tile_load(0, total[0][0], 64);
         tile_load(1, total[1][0], 64);
-        tile_load(2, total[0][X_STEP], 64);
-        tile_load(3, total[1][X_STEP], 64);
+        tile_load(2, total[0][two * X_STEP], 64);
+        tile_load(3, total[1][two * X_STEP], 64);
     }
     for (int64_t i = 0; i < steps; i++) {
-        ask(ask_w);
-        ask(ask_x);
         tile_load(6, w[i][0], TILE_ROW_BYTES);
-        tile_load_once(4, x0 + i * TILE_ELEMS, TILE_ROW_BYTES);
+        tile_load_once(4, x[0] + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(0, 4, 6);
+        ask_sums(next, i);
         tile_load(7, w[i][1], TILE_ROW_BYTES);
         tile_dot_bf16(1, 4, 7);
-        tile_load_once(5, x1 + i * TILE_ELEMS, TILE_ROW_BYTES);
-        tile_dot_bf16(2, 5, 6);
-        tile_dot_bf16(3, 5, 7);
+        if (two) {
+            tile_load_once(5, x[1] + i * TILE_ELEMS, TILE_ROW_BYTES);
+            tile_dot_bf16(2, 5, 6);
+        }
+        beside->widen(&beside->next, beside->eighths);
+        if (two)
+            tile_dot_bf16(3, 5, 7);
+        for (int n = 0; n < LINES && beside->before.line < beside->before.lines; n++)
+            store_line(call, &beside->before);
     }
+    store_lines(call, &beside->before);
     tile_store(0, total[0][0]);
     tile_store(1, total[1][0]);
-    tile_store(2, total[0][X_STEP]);
-    tile_store(3, total[1][X_STEP]);
+    if (two) {
+        tile_store(2, total[0][X_STEP]);
+        tile_store(3, total[1][X_STEP]);
+    }
 }
 
-// One.
-static void multiply_two(uint16_t (*w)[PANELS][TILE_ELEMS], const uint16_t *x0, int64_t steps,
-                         float (*total)[X_ROWS][16], bool begins, struct ahead *ask_w)
+// A part: rows [row, end) of W by rows [col, col + cols) of X, at most X_ROWS.
+struct part {
+    int64_t row, end;
+    int32_t col, cols;
+};
+
+WEFT__INLINE int64_t columns_at(const struct weft__linear_call *call, int64_t k)
 {
-    if (begins) {
-        tile_zero(0);
-        tile_zero(1);
-    } else {
-        tile_load(0, total[0][0], 64);
-        tile_load(1, total[1][0], 64);
-    }
-    for (int64_t i = 0; i < steps; i++) {
-        ask(ask_w);
-        tile_load(6, w[i][0], TILE_ROW_BYTES);
-        tile_load_once(4, x0 + i * TILE_ELEMS, TILE_ROW_BYTES);
-        tile_dot_bf16(0, 4, 6);
-        tile_load(7, w[i][1], TILE_ROW_BYTES);
-        tile_dot_bf16(1, 4, 7);
-    }
-    tile_store(0, total[0][0]);
-    tile_store(1, total[1][0]);
+    return call->cols - k < CHUNK ? call->cols - k : CHUNK;
 }
 
-// Panels [0, count) at `panels`, at most a part, by `cols` rows of X at x, at most X_ROWS.
-static void multiply_part(const struct weft__linear_call *call, struct tiles *p,
-                          const unsigned char *panels, int64_t count, const uint16_t *x,
-                          int32_t cols, widen_fn *widen)
+// Panels n and n + 1 of a part from column k on are to become tiles at `to`. Field by field, as the rest of u is large.
+static void begin_pair(struct unpacking *u, const struct weft__linear_call *call,
+                       const struct part *part, int64_t n, int64_t k,
+                       uint16_t (*to)[PANELS][TILE_ELEMS])
 {
     const struct weft__packed_shape shape = weft__packed_shape(call->dtype);
     const int64_t panel_bytes = weft__packed_panel_bytes(shape, call->cols),
-                  stride = call->x_tiles_stride;
-    const int64_t pairs = (count + PANELS - 1) / PANELS, sixteens = (cols + X_STEP - 1) / X_STEP;
-    for (int64_t k = 0; k < call->cols; k += CHUNK) {
-        const int64_t columns = call->cols - k < CHUNK ? call->cols - k : CHUNK,
-                      steps = columns / STEP;
-        const int64_t at = weft__packed_panel_bytes(shape, k),
-                      bytes = weft__packed_panel_bytes(shape, columns);
-        const int64_t next_k = k + CHUNK < call->cols ? k + CHUNK : 0;
-        const int64_t next_columns = call->cols - next_k < CHUNK ? call->cols - next_k : CHUNK;
-        for (int64_t n = 0; n < count; n += PANELS) {
-            const unsigned char *from = panels + n * panel_bytes + at;
-            const unsigned char *next =
-                n + PANELS < count ? from + PANELS * panel_bytes : panels + at + bytes;
-            const int64_t blocks = (sixteens + PAIR - 1) / PAIR;
-            struct ahead ask_w = {{(const char *)next, (const char *)next + panel_bytes},
-                                  0,
-                                  bytes / 64,
-                                  (int)(bytes / 64 / (blocks * steps) + 1)};
-            for (int i = 0; i < PANELS && n + i < count; i++)
-                widen((uint16_t(*)[PANELS][TILE_ELEMS])p->w[0][i], from + i * panel_bytes, columns);
-            tiles_written();
-            for (int64_t s = 0; s < sixteens; s += PAIR) {
-                const uint16_t *first = x + s * X_STEP * stride + X_STEP * k;
-                float(*total)[X_ROWS][16] = (float(*)[X_ROWS][16])p->total[n][s * X_STEP];
-                if (s + 1 == sixteens) {
-                    multiply_two(p->w, first, steps, total, k == 0, &ask_w);
-                    break;
-                }
-                const int64_t lines = next_columns / 2; // of a sixteen
-                const int64_t pair = n / PANELS, begin = lines * pair / pairs,
-                              end = lines * (pair + 1) / pairs;
-                const char *next_x = (const char *)(x + s * X_STEP * stride + X_STEP * next_k);
-                struct ahead ask_x = {{next_x, next_x + 2 * X_STEP * stride},
-                                      begin,
-                                      end,
-                                      (int)((end - begin) / steps + 1)};
-                multiply_four(p->w, first, first + X_STEP * stride, steps, total, k == 0, &ask_w,
-                              &ask_x);
-            }
-        }
+                  row = part->row + n * WEFT__PACKED_ROWS;
+    u->chunk =
+        call->weight + row / WEFT__PACKED_ROWS * panel_bytes + weft__packed_panel_bytes(shape, k);
+    u->second = row + WEFT__PACKED_ROWS < part->end ? u->chunk + panel_bytes : NULL;
+    u->first = u->tile = to;
+    u->groups = u->left = (int32_t)(columns_at(call, k) / STEP);
+    u->group = u->eighth = 0;
+}
+
+// A pair of panels at w from column k on, by all rows of X of a part. `then`: sums that are wanted next.
+static void multiply_pair(const struct weft__linear_call *call, struct tiles *p,
+                          const struct part *part, int64_t n, int64_t k,
+                          uint16_t (*w)[PANELS][TILE_ELEMS], const float (*then)[X_ROWS][16],
+                          struct beside *beside)
+{
+    const int64_t stride = call->x_tiles_stride, steps = columns_at(call, k) / STEP;
+    const bool ends = k + CHUNK >= call->cols;
+    for (int32_t c = 0; c < part->cols; c += PAIR * X_STEP) {
+        const int32_t left = part->cols - c, cols = left < PAIR * X_STEP ? left : PAIR * X_STEP;
+        const uint16_t *first = call->x_tiles + (part->col + c) * stride + X_STEP * k;
+        const uint16_t *const x[PAIR] = {first, first + X_STEP * stride};
+        float(*total)[X_ROWS][16] = (float(*)[X_ROWS][16])p->total[n][c];
+        const float(*next)[X_ROWS][16] =
+            left > PAIR * X_STEP ? (const float(*)[X_ROWS][16])total[0][PAIR * X_STEP] : then;
+        if (cols > X_STEP)
+            multiply_block(call, w, x, steps, total, next, k == 0, true, beside);
+        else
+            multiply_block(call, w, x, steps, total, next, k == 0, false, beside);
+        if (ends)
+            beside->before = (struct results){.total = (const float(*)[X_ROWS][16])total,
+                                              .row = part->row + n * WEFT__PACKED_ROWS,
+                                              .end = part->end,
+                                              .col = part->col + c,
+                                              .cols = cols,
+                                              .lines = PANELS * cols};
     }
+}
+
+static void multiply_part(const struct weft__linear_call *call, struct tiles *p,
+                          const struct part *part, struct beside *beside)
+{
+    const int64_t count = weft__ceil_div(part->end - part->row, WEFT__PACKED_ROWS),
+                  blocks = weft__ceil_div(part->cols, PAIR * X_STEP);
+    int buffer = 0;
+    begin_pair(&beside->next, call, part, 0, 0, p->w[buffer]);
+    for (int64_t k = 0; k < call->cols; k += CHUNK)
+        for (int64_t n = 0; n < count; n += PANELS, buffer = !buffer) {
+            const bool more = n + PANELS < count; // of these columns
+            const int64_t next_n = more ? n + PANELS : 0, next_k = more ? k : k + CHUNK;
+            beside->widen(&beside->next, INT64_MAX);
+            if (next_k < call->cols)
+                begin_pair(&beside->next, call, part, next_n, next_k, p->w[!buffer]);
+            beside->eighths =
+                weft__ceil_div(PANELS * 8 * beside->next.left, blocks * columns_at(call, k) / STEP);
+            tiles_written();
+            multiply_pair(call, p, part, n, k, p->w[buffer],
+                          (const float(*)[X_ROWS][16])p->total[next_n], beside);
+        }
+    store_lines(call, &beside->before);
 }
 
 // 32 columns of a row as bf16.
@@ -267,36 +346,23 @@ void weft__linear_lay_amx(const struct weft__rounded *x, int32_t m, int32_t rows
         }
 }
 
-static void store(const struct weft__linear_call *call, const struct tiles *p, int64_t row0,
-                  int64_t row1, int32_t col, int32_t cols)
-{
-    for (int32_t c = 0; c < cols; c++)
-        for (int64_t row = row0; row < row1; row += WEFT__PACKED_ROWS)
-            weft__linear_store_lanes(call, col + c, row,
-                                     row1 - row < WEFT__PACKED_ROWS ? (int)(row1 - row)
-                                                                    : WEFT__PACKED_ROWS,
-                                     _mm512_load_ps(p->total[(row - row0) / WEFT__PACKED_ROWS][c]));
-}
-
 void weft__linear_packed_wide_amx(const struct weft__linear_call *call, int64_t row0, int64_t row1)
 {
     struct tiles p;
-    const int64_t panel_bytes =
-        weft__packed_panel_bytes(weft__packed_shape(call->dtype), call->cols);
-    const int64_t part = PART_PANELS * WEFT__PACKED_ROWS;
-    widen_fn *const widen = widen_of(call->dtype);
-    const int32_t parts = (call->batch + X_ROWS - 1) / X_ROWS;
-    const int32_t share = ((call->batch + parts - 1) / parts + X_STEP - 1) / X_STEP * X_STEP;
+    struct beside beside = {.widen = widen_of(call->dtype)};
+    const int64_t most = PART_PANELS * WEFT__PACKED_ROWS;
+    const int64_t parts = weft__ceil_div(call->batch, X_ROWS);
+    const int32_t share =
+        (int32_t)weft__align_up(weft__ceil_div(call->batch, parts), X_STEP); // of a part
     tiles_begin(16);
-    for (int64_t row = row0; row < row1; row += part) {
-        const int64_t end = row1 - row < part ? row1 : row + part;
+    for (int64_t row = row0; row < row1; row += most)
         for (int32_t col = 0; col < call->batch; col += share) {
-            const int32_t cols = call->batch - col < share ? call->batch - col : share;
-            multiply_part(call, &p, call->weight + row / WEFT__PACKED_ROWS * panel_bytes,
-                          (end - row + WEFT__PACKED_ROWS - 1) / WEFT__PACKED_ROWS,
-                          call->x_tiles + col * call->x_tiles_stride, cols, widen);
-            store(call, &p, row, end, col, cols);
+            const struct part part = {.row = row,
+                                      .end = row1 - row < most ? row1 : row + most,
+                                      .col = col,
+                                      .cols =
+                                          call->batch - col < share ? call->batch - col : share};
+            multiply_part(call, &p, &part, &beside);
         }
-    }
     tiles_end();
 }
