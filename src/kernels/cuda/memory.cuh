@@ -97,14 +97,6 @@ DEVICE void prefetch_l2(const void *from)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
-// Likewise so many bytes, a multiple of 16, from such an address on; one thread asks.
-DEVICE void prefetch_l2_bytes(const void *from, uint32_t bytes)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes));
-#endif
-}
-
 // Barrier `number` (1..15; 0 is __syncthreads()) of THREADS threads, whole warps: arrive and wait; arrive alone.
 template <int THREADS> DEVICE void part_sync(int32_t number)
 {

@@ -75,11 +75,18 @@ static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m,
 static inline bool weft__linear_is_sent_packed(const struct weft__linear_matter *m, int32_t columns,
                                                const struct weft__cuda_limits *limits)
 {
-    const struct weft__linear_tier *tier = weft__linear_tier(limits);
-    return columns >= 8 && m->block_elems > 1 && weft__linear_is_simple(m) && !m->experts &&
-           m->numbers_x && !m->invariant && !m->grid_bytes && !weft__linear_few_bits(m) &&
-           m->form == WEFT__LINEAR_FORM_best && tier->sm >= 90 &&
-           m->cols <= (columns == 8 ? 16384 : 8192) && m->groups <= 3 * (int64_t)limits->num_sms;
+    const bool eight_by_four_bits =
+        columns == 8 && m->block_bytes * 8 <= m->block_elems * 5 && !m->table;
+    const int64_t sms = limits->num_sms, few = 3 * sms;
+    if (columns == 16 &&
+        m->numbers > 3) // sums of sixteens: registers are too few, and nothing is gained
+        return false;
+    if (columns < 8 || m->block_elems == 1 || !weft__linear_is_simple(m) || m->experts ||
+        !m->numbers_x || m->invariant || m->grid_bytes || weft__linear_few_bits(m) ||
+        m->form != WEFT__LINEAR_FORM_best || weft__linear_tier(limits)->sm < 90)
+        return false;
+    return m->cols <= 8192 ? m->groups <= (eight_by_four_bits ? 7 * sms : few)
+                           : m->cols <= 16384 && m->groups <= few && eight_by_four_bits;
 }
 
 // A warp, or two, have a group of rows, and all warps have one at a time in as few turns as twenty allow, whose threads have 96 registers.

@@ -20,7 +20,7 @@
 #define SOME_WHOLE (WEFT_COLS > 0)
 #define SOME_LAID  1
 #define SOME_BUSY  0
-#define SOME_PAIRS (COLUMNS == 8 ? 4 : 2)
+#define SOME_PAIRS (COLUMNS == 8 ? 2 : 1) // of 96 registers
 #include "src/kernels/linear/linear_some.cuh"
 
 #include "src/kernels/linear/linear_few_places.cuh"
@@ -113,10 +113,6 @@ DEVICE bool x_load(struct stream *s, const struct weft__linear_device_args *args
     if (own.left > 0 &&
         own.unit < own.units) // which also says that the address is to be had by now
         prefetch_l2((const uint8_t *)args->x + own.at * (WEFT_X_DTYPE == DTYPE_F32 ? 4 : 2));
-    // W comes into L2 alone: in shared memory it would lie before X on the way
-    if (WEFT_COLS && s->lane == 0 && s->group < args->num_groups)
-        prefetch_l2_bytes(s->source.from,
-                          (uint32_t)(WEFT_TEAM == 1 ? s->tiles : 1) * TILE_BYTES(4));
     wait_for_previous();
     float4 v[AT_ONCE][2];
     units_ask(args, &own, 0, v);

@@ -74,12 +74,6 @@ DEVICE void prefetch_l2(const void *from)
     (void)*(const volatile char *)from;
 }
 
-DEVICE void prefetch_l2_bytes(const void *from, uint32_t bytes)
-{
-    for (uint32_t i = 0; i < bytes; i += 16)
-        prefetch_l2((const char *)from + i);
-}
-
 template <int THREADS> DEVICE void part_sync(int32_t number)
 {
     emulated->barrier(number, THREADS);
