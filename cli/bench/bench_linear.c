@@ -106,7 +106,7 @@ static bool print_row(linear_problem *p, const bench_time *time, const bench_roo
         json_object_set_new(row, "pack_gbps",
                             json_real((double)p->weight_bytes / p->pack_seconds * 1e-9));
     if (row)
-        bench_add_figures(row, time, (double)p->weight_bytes + activations, flops, roof->gbps,
+        bench_add_figures(row, time, (double)p->read_bytes + activations, flops, roof->gbps,
                           bench_roof_gflops(&wish->run, roof, linear_products(&kernel, p->format)));
     return bench_print(&wish->run, row, columns);
 }

@@ -30,6 +30,7 @@ typedef struct linear_problem {
     const char *weights; // as a file has them
     int32_t batch, copies;
     int64_t weight_bytes, stride_bytes, slack; // slack: bytes of memory behind a copy
+    int64_t read_bytes;                        // of the weights, in a run
     bool scaled;         // MLX on a GPU: scales of 16 bits beside the codes, all of them 1
     double pack_seconds; // of W once, the shortest of a few
     weft_plan *plan;

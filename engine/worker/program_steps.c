@@ -180,9 +180,14 @@ static bool place_matrix(model_program *program, const weft_plan *plan, int32_t 
                                         .biases = planes->biases,
                                         .packed = to};
     part->packed = to;
+    if (is_host && matrix->dtype == WEFT_BF16)
+        part->weight = matrix->data; // is read where they are not taken
     if (is_host && !to)
         packed_wish_add(&program->wish, matrix, layout);
-    return !to || program->packed_found || weft_linear_pack(plan, &pack) == WEFT_OK ||
+    if (!to || program->packed_found)
+        return true;
+    const weft_status status = weft_linear_pack(plan, &pack);
+    return status == WEFT_OK || (status == WEFT_EUNSUPPORTED && part->weight) ||
            engine_fail(err, "weights cannot be packed for the device: %s",
                        weft_error_text(program->context));
 }

@@ -132,7 +132,8 @@ typedef struct weft_linear_part_args {
     int64_t y_stride;  /**< elements from row to row; 0 = rows */
     const float *bias; /**< [rows] or NULL */
     /** What weft_linear_pack() made, instead of weight, scales and biases; for both parts of a gate or
-     *  for neither. */
+     *  for neither. bf16 weights of a part with a layout may lie beside it: they are read where
+     *  weft_linear_pack() refused them. */
     const void *packed;
     uint64_t reserved[4];
 } weft_linear_part_args;
@@ -160,7 +161,7 @@ typedef struct weft_linear_args {
     const float *norm_bias;   /**< [cols], LayerNorm only, NULL = zeros */
     const float *next_weight; /**< [rows] of the next norm, NULL = ones (WEFT_LINEAR_NEXT) */
     void *next;               /**< a rounded buffer of `rows` columns (WEFT_LINEAR_NEXT) */
-    const void *packed;       /**< instead of weight, when num_parts is 0 */
+    const void *packed;       /**< instead of weight (but see parts), when num_parts is 0 */
     weft_linear_part_args parts[WEFT_LINEAR_MAX_PARTS]; /**< when num_parts is not 0 */
     uint64_t reserved[8];
 } weft_linear_args;
@@ -252,12 +253,17 @@ typedef struct weft_linear_pack_args {
  *  memory as one stream and need half the arithmetic. Rows of the other formats are only brought close
  *  together. On a GPU, blocks that lie as in a file run several times slower than packed ones. All threads
  *  of the context take part.
+ *  bf16 weights become 12 bits on a CPU with AMX, where columns are a multiple of 128 and the plan has no
+ *  WEFT_LINEAR_EXACT; without loss: their exponents become codes of 4 bits, and weights of other than the most
+ *  frequent exponents stand in a list. A matrix of which more than one weight in 256 would stand there is
+ *  refused (WEFT_EUNSUPPORTED): `packed` says so to runs, which then want `weight` beside it.
  *
  *  Owner    the caller; `weight`, `scales` and `biases` may go when the stream has been waited for
  *  Alias    none
  *  Errors   WEFT_EINVAL for a plan of another operation, no such part, NULL, short strides, scales for a
  *           part that has none, misaligned `packed`, or rows more than 2^27 bytes apart where the layout
- *           moves them; WEFT_EDEVICE. Text in weft_error_text(context)
+ *           moves them; WEFT_EUNSUPPORTED for bf16 weights that 12 bits do not hold; WEFT_EDEVICE. Text in
+ *           weft_error_text(context)
  */
 WEFT_API weft_status weft_linear_pack(const weft_plan *plan, const weft_linear_pack_args *args);
 

@@ -160,7 +160,9 @@ static weft_status take_packed(const weft_plan *plan, int32_t p, weft_linear_par
     const weft_linear_desc *desc = plan->desc;
     const weft_linear_part *part = &desc->parts[p];
     struct weft__linear_packed packed;
-    if (args->weight || args->scales || args->biases)
+    // Weights of 16 bits may lie beside those that weft_linear_pack() did not take.
+    const bool beside = part->weight_dtype == WEFT_BF16 && weft__api_packed_by_device(plan, p) != 0;
+    if ((args->weight && !beside) || args->scales || args->biases)
         return weft__fail(plan->context, WEFT_EINVAL,
                           "linear: packed weights and weights beside them");
     WEFT__TRY(weft__api_aligned(plan, (uintptr_t)args->packed, 64));

@@ -140,10 +140,10 @@ fault("codes-first-key-twice", "src/kernels/attention/attention_codes_avx512bf16
       "const char *from = pool + at[j] + column;", "const char *from = pool + at[0] + column;",
       "of two keys of codes the first is scored twice", "weft-check --variant attention_fp8_e4m3_avx512bf16 --cases 40")
 FA = ("weft-check-amx --variant attention_fp8_e4m3_amx --cases 40",)
-fault("few-on-tiles-not-shrunk", "src/kernels/attention/attention_few_amx.c",
+fault("few-on-tiles-not-shrunk", "src/kernels/attention/attention_few_rows_amx.h",
       "vf32_mul(vf32_set1(s->shrink[lane_of(lanes, r)]), vf32_load(acc))", "vf32_load(acc)",
       "results of few rows on AMX are not rescaled", *FA)
-fault("few-on-tiles-rows-swapped", "src/kernels/attention/attention_few_amx.c",
+fault("few-on-tiles-rows-swapped", "src/kernels/attention/attention_few_rows_amx.h",
       "lanes / 4 * i + odd) * 32, rows[i]", "lanes / 4 * i) * 32, rows[i]",
       "of eight rows on AMX each second has the weights of the one before", *FA)
 fault("few-on-tiles-keys-of-skipped", "src/kernels/attention/attention_few_amx.c",
@@ -152,6 +152,16 @@ fault("few-on-tiles-keys-of-skipped", "src/kernels/attention/attention_few_amx.c
 fault("few-on-tiles-seen-of-next", "src/kernels/attention/attention_few_amx.c",
       "s->seen += f->odd ? LANES : 0;", "s->seen += f->odd ? 0 : 0;",
       "few rows on AMX see of a block what they see of the next", "weft-check-amx --variant attention_fp8_e5m2_amx --seed 4200 --cases 60")
+FH = ("weft-check-amx --variant attention_f16_amx --seed 4200 --cases 60",)
+fault("few-f16-second-parts", "src/kernels/attention/attention_few_amx.c",
+      "tile_load(5, values + rest, TILE_ROW_BYTES);", "tile_zero(5);",
+      "few rows of f16 on AMX leave out the second parts of values", *FH)
+fault("few-f16-wild-values", "src/kernels/attention/attention_few_turns_amx.h",
+      "if (is_wild_f16(largest))", "if (false)",
+      "few rows of f16 on AMX take infinite values for two parts", "weft-check-amx --variant attention_f16_amx --seed 9318 --cases 1")
+fault("few-f16-wild-keys", "src/kernels/attention/attention_few_rows_amx.h",
+      "if (late->wild_queries || is_wild_key(s, late->at[key]))", "if (late->wild_queries)",
+      "few rows of f16 on AMX make scores of infinite keys from two parts", *FH)
 
 # --- linear -------------------------------------------------------------------------------------------
 L = ("kernels_golden_linear", "weft-check --op linear --cases 20", "engine_logits")
@@ -514,6 +524,15 @@ fault("amx-shorts-last-column", "src/kernels/linear/linear_bf16_amx.c",
 fault("amx-shorts-one-panel", "src/kernels/linear/linear_bf16_amx.c",
       "row1 - 1, !buffer, blocks,", "row1 - 1, buffer, blocks,",
       "rows of W become tiles over those that are being multiplied", *X)
+fault("codes-list-of-infinities", "src/kernels/linear/linear_packed_bf16_avx512vnni.c",
+      "return isnan(sum) ? multiply_row(call, row, x) : (float)sum;", "return (float)sum;",
+      "a weight of the list is 0 to an infinite activation", "api_linear_codes")
+fault("codes-list-behind-first", "src/kernels/linear/linear_packed_bf16_avx512.h",
+      "if (from[half].col < k) {", "if (from[half].col <= k) {",
+      "tiles have 0 where a group begins with a weight of the list", "api_linear_codes")
+fault("codes-refuse-nothing", "src/backend/cpu/cpu_pack_codes.c",
+      "if (head->listed > p.at.most) {", "if (head->listed > 64 * p.at.most) {",
+      "random bits are laid out in 12", "api_linear_codes")
 fault("packed-streams-first-head", "src/kernels/linear/linear_packed_few_avx512.h",
       "f.unpack(chunk + j * bytes, at, g, &head[j], &w);", "f.unpack(chunk + j * bytes, at, g, &head[0], &w);",
       "panels that are read by turns take the scales of the first", *X)

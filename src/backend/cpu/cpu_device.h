@@ -10,6 +10,9 @@ weft_status weft__cpu_describe(int32_t index, weft_device_info *info);
 
 int64_t weft__cpu_packed_bytes(const weft_plan *plan, int32_t part);
 weft_status weft__cpu_pack(const weft_plan *plan, const weft_linear_pack_args *args);
+struct weft__codes_packer;
+weft_status weft__cpu_pack_codes(const weft_plan *plan, const weft_linear_pack_args *args,
+                                 const struct weft__codes_packer *packer); // 16 bits in 12
 
 bool weft__cpu_is_host(const weft_context *context, const void *pointer);
 weft_status weft__cpu_allocate(weft_context *context, weft_memory_kind kind, size_t bytes,

@@ -7,6 +7,7 @@
 #include "src/base/checked.h"
 #include "src/base/memory.h"
 #include "src/kernels/linear/linear_packed.h"
+#include "src/kernels/linear/linear_packed_bf16.h"
 #include "src/plan/tuning.h"
 
 // What a row of the kernel table must serve.
@@ -40,7 +41,8 @@ static bool serves(const struct weft__kernel *row, const void *opaque)
     const struct weft__linear_kernel *kernel = (const void *)row;
     const struct wanted *wanted = opaque;
     bool acts = kernel->acts == wanted->acts || (wanted->narrow && kernel->acts == WEFT__ACTS_bf16);
-    return kernel->weight == wanted->weight && acts && !kernel->pack == !wanted->packed &&
+    return kernel->weight == wanted->weight && acts &&
+           weft__linear_reads_packed(kernel) == wanted->packed &&
            !(wanted->in_rows && kernel->turned) &&
            !(wanted->same && kernel->narrow && kernel->narrow != wanted->same) &&
            (!wanted->planes || kernel->planes) && !(wanted->plain_acts && kernel->few_planes) &&
@@ -136,6 +138,55 @@ static const struct weft__linear_kernel *packed_kernel(const weft_plan *plan,
     return weft__plan_find(&probe, desc->variant, serves);
 }
 
+// Kernels of bf16 in 12 bits, `few` of a few rows of X and `many` of more.
+struct codes_kernels {
+    const struct weft__linear_kernel *few, *many;
+};
+
+// Those that may serve a part: that which is asked for by name, or both or neither, by what all plans of its weights have in
+// common.
+static struct codes_kernels codes_kernels(const weft_plan *plan, const weft_linear_part *part)
+{
+    const weft_linear_desc *desc = plan->desc;
+    struct weft__codes_layout layout;
+    struct wanted wanted = {.weight = WEFT_BF16, .acts = WEFT__ACTS_f32, .packed = true};
+    weft_plan probe = *plan;
+    probe.desc = &wanted;
+    if (part->weight_dtype != WEFT_BF16 || (desc->flags & WEFT_LINEAR_EXACT && !desc->variant) ||
+        desc->flags & WEFT__LINEAR_X_IN_ROWS || weft__plan_linear_planes(part) ||
+        !weft__codes_lay_out(part->rows, desc->cols, &layout))
+        return (struct codes_kernels){NULL, NULL};
+    struct codes_kernels found = {.few = weft__plan_find(&probe, desc->variant, serves)};
+    wanted.acts = WEFT__ACTS_bf16;
+    found.many = weft__plan_find(&probe, desc->variant, serves);
+    return desc->variant || (found.few && found.many) ? found : (struct codes_kernels){NULL, NULL};
+}
+
+// How X becomes bf16 for the parts in 12 bits, which other parts then take likewise; NULL if there are none.
+static weft__narrow_fn *narrow_of_codes(const weft_plan *plan)
+{
+    const weft_linear_desc *desc = plan->desc;
+    for (int32_t p = 0; p < desc->num_parts && !desc->variant; p++) {
+        const struct codes_kernels kernels = codes_kernels(plan, &desc->parts[p]);
+        if (kernels.many)
+            return kernels.many->narrow;
+    }
+    return NULL;
+}
+
+// The kernels of a part's packed weights, if there are any; a name asks for one of them.
+static void find_packed(const weft_plan *plan, int32_t p, const struct wanted *wanted,
+                        struct weft__linear_part_launch *part)
+{
+    const weft_linear_desc *desc = plan->desc;
+    const bool invariant = desc->flags & WEFT_LINEAR_BATCH_INVARIANT;
+    const struct codes_kernels codes = codes_kernels(plan, &desc->parts[p]);
+    part->packed = !codes.few || (codes.many && !invariant) ? codes.many : codes.few;
+    part->packed_few = part->packed == codes.many ? codes.few : NULL;
+    if (!part->packed)
+        part->packed = packed_kernel(plan, wanted);
+}
+
 // May X, and the weights of a part, be rounded to bf16? A kernel's name asks for what it does.
 static bool may_narrow(const weft_linear_desc *desc, const weft_linear_part *part)
 {
@@ -145,7 +196,7 @@ static bool may_narrow(const weft_linear_desc *desc, const weft_linear_part *par
 
 // The kernels of a part for 1 to max_batch rows of X. A kernel asked for by name serves all; so does the
 // one for a single row where no result may depend on the batch.
-static weft_status choose_part(weft_plan *plan, int32_t p)
+static weft_status choose_part(weft_plan *plan, int32_t p, weft__narrow_fn *same)
 {
     const weft_linear_desc *desc = plan->desc;
     const weft_linear_part *part = &desc->parts[p];
@@ -157,11 +208,13 @@ static weft_status choose_part(weft_plan *plan, int32_t p)
                             .in_rows = desc->flags & WEFT__LINEAR_X_IN_ROWS,
                             .planes = weft__plan_linear_planes(part),
                             .batch = desc->variant ? 0 : 1,
-                            .same =
-                                p > 0 ? ((struct weft__linear_launch *)plan->launch)->narrow : NULL,
+                            .same = same    ? same
+                                    : p > 0 ? ((struct weft__linear_launch *)plan->launch)->narrow
+                                            : NULL,
                             .tuned = tuned_for(plan, p)};
-    const struct weft__linear_kernel *packed = packed_kernel(plan, &wanted);
-    wanted.packed = packed && desc->variant;
+    struct weft__linear_part_launch packed = {0};
+    find_packed(plan, p, &wanted, &packed);
+    wanted.packed = packed.packed && desc->variant;
     for (bool more = true; more;) {
         weft_status status = add_kernel(plan, p, &wanted);
         if (status != WEFT_OK)
@@ -177,7 +230,13 @@ static weft_status choose_part(weft_plan *plan, int32_t p)
         wanted.batch = wanted.plain_acts ? 0 : most + 1;
     }
     struct weft__linear_launch *launch = plan->launch;
-    launch->parts[p].packed = packed;
+    launch->parts[p].packed = packed.packed;
+    launch->parts[p].packed_few = packed.packed_few;
+    if (packed.packed && packed.packed->narrow &&
+        weft__linear_packed_for(&packed, desc->max_batch)->narrow) {
+        launch->narrow = packed.packed->narrow;
+        launch->turned = packed.packed->turned;
+    }
     if (!exact && !(desc->flags & WEFT_LINEAR_X_ROUNDED))
         launch->rounds = true;
     return WEFT_OK;
@@ -371,8 +430,13 @@ static void describe(weft_plan *plan)
         if (launch->parts[0].max_batch[i - 1] < desc->max_batch)
             at += (size_t)snprintf(text + at, room - at, ", from %d %s",
                                    launch->parts[0].max_batch[i - 1] + 1, kernels[i]->base.name);
-    if (at < room && launch->parts[0].packed)
+    if (at < room && launch->parts[0].packed_few)
         at += (size_t)snprintf(text + at, room - at, ", packed %s",
+                               launch->parts[0].packed_few->base.name);
+    if (at < room && launch->parts[0].packed &&
+        weft__linear_packed_for(&launch->parts[0], desc->max_batch) == launch->parts[0].packed)
+        at += (size_t)snprintf(text + at, room - at, ", %s %s",
+                               launch->parts[0].packed_few ? "then" : "packed",
                                launch->parts[0].packed->base.name);
     if (at < room)
         snprintf(text + at, room - at, ", %lld rows per task",
@@ -420,8 +484,9 @@ weft__prepare_fn weft__cpu_prepare_linear;
 weft_status weft__cpu_prepare_linear(weft_plan *plan)
 {
     const weft_linear_desc *desc = plan->desc;
+    weft__narrow_fn *const same = narrow_of_codes(plan);
     for (int32_t p = 0; p < desc->num_parts; p++) {
-        weft_status status = choose_part(plan, p);
+        weft_status status = choose_part(plan, p, same);
         if (status != WEFT_OK)
             return status;
     }

@@ -18,6 +18,8 @@ struct weft__linear_part_launch {
     int32_t max_batch[WEFT__LINEAR_RANGES];
     int32_t num_kernels;
     const struct weft__linear_kernel *packed; // of packed weights, or NULL: they lie as in a file
+    const struct weft__linear_kernel
+        *packed_few; // of these up to so many rows of X as it is best for, or NULL
     struct weft__linear_split split;
 };
 
@@ -31,6 +33,14 @@ weft__linear_kernel_for(const struct weft__linear_part_launch *part, int32_t bat
            (batch > part->max_batch[i] || (part->kernels[i]->few_planes && !few_planes)))
         i++;
     return part->kernels[i]->few_planes && !few_planes ? NULL : part->kernels[i];
+}
+
+// The same of packed weights.
+static inline const struct weft__linear_kernel *
+weft__linear_packed_for(const struct weft__linear_part_launch *part, int32_t batch)
+{
+    const struct weft__linear_kernel *few = part->packed_few;
+    return few && batch <= few->max_batch ? few : part->packed;
 }
 
 // Parts that are multiplied together: those of a gate are, others come one after the other.

@@ -10,6 +10,7 @@
 #include "src/backend/cpu/cpu_stream.h"
 #include "src/base/checked.h"
 #include "src/kernels/linear/linear_packed.h"
+#include "src/kernels/linear/linear_packed_bf16.h"
 
 // Does the kernel of part p take the rows of X of this run as tiles of bf16?
 static bool lays(const struct weft__cpu_linear_work *work, int32_t p)
@@ -25,7 +26,7 @@ static struct weft__linear_call call_of(struct weft__cpu_linear_work *work, int3
     const bool staged = work->launch->stage_floats;
     struct weft__linear_call call = {
         .dtype = part->weight_dtype,
-        .weight = args->weight ? args->weight : args->packed,
+        .weight = work->packed[p] ? args->packed : args->weight,
         .weight_stride_bytes = args->weight_stride_bytes,
         .rows = part->rows,
         .cols = work->desc->cols,
@@ -49,6 +50,11 @@ static struct weft__linear_call call_of(struct weft__cpu_linear_work *work, int3
         .residual = staged ? NULL : work->args->residual,
         .residual_stride = work->args->residual_stride,
     };
+    struct weft__codes_layout codes;
+    if (work->kernels[p]->codes && weft__codes_lay_out(call.rows, call.cols, &codes)) {
+        call.weight += codes.rows;
+        call.weight_stride_bytes = codes.row_bytes;
+    }
     call.alpha *= args->global_scale;
     if (args->scales || args->biases) {
         work->planes[p] = (struct weft__linear_planes){
@@ -254,14 +260,33 @@ static void multiply(const weft_context *context, struct weft__cpu_linear_work *
         weft__cpu_stream_for(context, tasks, multiply_task, work);
 }
 
+// Would 12 bits not hold the weights of a part?
+static bool was_no_matrix(const weft_linear_part_args *args)
+{
+    return ((const struct weft__codes_head *)args->packed)->listed == WEFT__CODES_MANY;
+}
+
+// Has a part packed weights? Those that 12 bits would not hold lie beside them.
+static bool is_packed(const struct weft__cpu_linear_work *work, int32_t p)
+{
+    const struct weft__linear_kernel *kernel = work->launch->parts[p].packed;
+    const weft_linear_part_args *args = &work->args->parts[p];
+    return args->packed && kernel && !(kernel->codes && args->weight && was_no_matrix(args));
+}
+
 static weft_status choose_kernels(const weft_plan *plan, struct weft__cpu_linear_work *work)
 {
     for (int32_t p = 0; p < work->desc->num_parts; p++) {
         const struct weft__linear_part_launch *part = &work->launch->parts[p];
-        const bool packed = work->args->parts[p].packed && part->packed;
-        work->kernels[p] =
-            packed ? part->packed : weft__linear_kernel_for(part, work->args->batch, work->few);
-        if (work->kernels[p] && !work->kernels[p]->pack != !packed)
+        const bool packed = is_packed(work, p);
+        if (packed && part->packed->codes && was_no_matrix(&work->args->parts[p]))
+            return weft__fail(plan->context, WEFT_EINVAL,
+                              "linear: weft_linear_pack() did not take these weights, which belong "
+                              "beside `packed`");
+        work->packed[p] = packed;
+        work->kernels[p] = packed ? weft__linear_packed_for(part, work->args->batch)
+                                  : weft__linear_kernel_for(part, work->args->batch, work->few);
+        if (work->kernels[p] && weft__linear_reads_packed(work->kernels[p]) != packed)
             return weft__fail(plan->context, WEFT_EINVAL, "linear: '%s' reads packed weights alone",
                               work->kernels[p]->base.name);
         if (!work->kernels[p])

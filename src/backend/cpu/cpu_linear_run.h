@@ -33,6 +33,7 @@ struct weft__cpu_linear_work {
     struct weft__linear_planes planes[WEFT_LINEAR_MAX_PARTS];
     struct weft__linear_call calls[WEFT_LINEAR_MAX_PARTS];
     const struct weft__linear_kernel *kernels[WEFT_LINEAR_MAX_PARTS];
+    bool packed[WEFT_LINEAR_MAX_PARTS]; // is what the kernel reads
 };
 
 // Rows [m0, m1) of X, and [r0, r1) of W.

@@ -5,6 +5,7 @@
 #include "src/backend/cpu/cpu_linear.h"
 #include "src/base/checked.h"
 #include "src/kernels/linear/linear_packed.h"
+#include "src/kernels/linear/linear_packed_bf16.h"
 
 struct matrix {
     weft_dtype dtype;
@@ -48,10 +49,14 @@ static int64_t panel_bytes(struct matrix w)
 
 int64_t weft__cpu_packed_bytes(const weft_plan *plan, int32_t part)
 {
-    if (!kernel_of(plan, part))
+    const struct weft__linear_kernel *kernel = kernel_of(plan, part);
+    if (!kernel)
         return 0;
     const struct matrix w = matrix_of(plan, part);
+    struct weft__codes_layout codes;
     int64_t bytes;
+    if (kernel->codes)
+        return weft__codes_lay_out(w.rows, w.cols, &codes) ? codes.bytes : 0;
     return weft__mul_i64(weft__ceil_div(w.rows, WEFT__PACKED_ROWS), panel_bytes(w), &bytes) ? bytes
                                                                                             : 0;
 }
@@ -75,10 +80,10 @@ weft_status weft__cpu_pack(const weft_plan *plan, const weft_linear_pack_args *a
     enum { TASKS = 64 }; // between two words of progress
     const int64_t task_bytes = 128 << 10;
     const struct matrix w = matrix_of(plan, args->part);
-    struct packing p = {.w = w,
-                        .args = args,
-                        .pack = kernel_of(plan, args->part)->pack,
-                        .panel_bytes = panel_bytes(w)};
+    const struct weft__linear_kernel *kernel = kernel_of(plan, args->part);
+    if (kernel->codes)
+        return weft__cpu_pack_codes(plan, args, kernel->codes);
+    struct packing p = {.w = w, .args = args, .pack = kernel->pack, .panel_bytes = panel_bytes(w)};
     if (args->weight_stride_bytes > INT32_MAX / WEFT__PACKED_ROWS)
         return weft__fail(plan->context, WEFT_EINVAL, "linear: rows of W lie too far apart");
     p.panels = weft__ceil_div(w.rows, WEFT__PACKED_ROWS);

@@ -127,9 +127,9 @@ INLINE void exp2_of_scores(__m512 x[STEP])
         x[i] = _mm512_scalef_ps(p[i], x[i]);
 }
 
-// STEP vectors of scores, from vector v on, to pairs of weights, whose sums join total[].
-INLINE void weigh_vectors(const struct rows *s, int v, const float *scores, __m512 from,
-                          __m512i order, __m512 total[STEP], uint32_t *weight)
+// STEP vectors of scores, from vector v on, to pairs of weights, whose sums join total[]. Of f16 two parts of each.
+INLINE void weigh_vectors(const struct rows *s, const int parts, int v, const float *scores,
+                          __m512 from, __m512i order, __m512 total[STEP], uint32_t *weight)
 {
     __m512 p[STEP];
     VF32_UNROLL
@@ -144,14 +144,20 @@ INLINE void weigh_vectors(const struct rows *s, int v, const float *scores, __m5
                                  _mm512_loadu_ps(s->value_scale + (v + i) * LANES));
     }
     VF32_UNROLL
-    for (int i = 0; i < STEP; i += 2)
-        _mm512_storeu_si512(
-            weight + i / 2 * LANES,
-            _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(p[i + 1], p[i])));
+    for (int i = 0; i < STEP; i += 2) {
+        struct parts two = {.most = (__m512i)_mm512_cvtne2ps_pbh(p[i + 1], p[i])};
+        if (parts == 2) {
+            two = parts_of(p[i], p[i + 1], 0x8000); // what is left of a weight is rounded
+            _mm512_storeu_si512(rest_of_weights(s) + (v + i) / 2 * LANES,
+                                _mm512_permutexvar_epi16(order, two.rest));
+        }
+        _mm512_storeu_si512(weight + i / 2 * LANES, _mm512_permutexvar_epi16(order, two.most));
+    }
 }
 
 // Scores of `blocks` blocks of rows from block b on to weights and what the rows have come to: the online softmax.
-INLINE void weigh_lanes(const struct rows *s, const int lanes, const int blocks, int32_t b)
+INLINE void weigh_lanes(const struct rows *s, const int lanes, const int parts, const int blocks,
+                        int32_t b)
 {
     const __m512i order = _mm512_loadu_si512(s->order);
     const int vectors = BLOCK * lanes / LANES;
@@ -174,7 +180,8 @@ INLINE void weigh_lanes(const struct rows *s, const int lanes, const int blocks,
             over_keys(lanes, vf32_max(vf32_max(top[0], top[1]), vf32_max(top[2], top[3])), true);
         const __m512 from = finite_or_0(largest);
         for (int v = 0; v < vectors; v += STEP)
-            weigh_vectors(s, v, scores + v * LANES, from, order, total, weight + v / 2 * LANES);
+            weigh_vectors(s, parts, v, scores + v * LANES, from, order, total,
+                          weight + v / 2 * LANES);
         const __m512 shrink = vf32_exp2(vf32_sub(before, from));
         const __m512 sum = over_keys(
             lanes, vf32_add(vf32_add(total[0], total[1]), vf32_add(total[2], total[3])), false);
@@ -186,16 +193,18 @@ INLINE void weigh_lanes(const struct rows *s, const int lanes, const int blocks,
 }
 
 // Functions of their own, so that products have the registers that constants of the exponential would keep.
-#define WEIGH(name, lanes, blocks)                                                                 \
+#define WEIGH(name, lanes, parts, blocks)                                                          \
     static __attribute__((noinline, unused)) void weigh_##name(const struct rows *s, int32_t b)    \
     {                                                                                              \
-        weigh_lanes(s, lanes, blocks, b);                                                          \
+        weigh_lanes(s, lanes, parts, blocks, b);                                                   \
     }
 
-WEIGH(4, 4, 1)
-WEIGH(two_fours, 4, 2)
-WEIGH(8, 8, 1)
-WEIGH(16, 16, 1)
+WEIGH(4, 4, 1, 1)
+WEIGH(two_fours, 4, 1, 2)
+WEIGH(8, 8, 1, 1)
+WEIGH(16, 16, 1, 1)
+WEIGH(8_parts, 8, 2, 1)
+WEIGH(16_parts, 16, 2, 1)
 
 // Of one block, or of two of four rows.
 INLINE void weigh(const struct rows *s, const int lanes, int32_t b, int32_t blocks)

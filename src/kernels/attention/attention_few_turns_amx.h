@@ -3,8 +3,7 @@
 #ifndef WEFT_KERNELS_ATTENTION_FEW_TURNS_AMX_H
 #define WEFT_KERNELS_ATTENTION_FEW_TURNS_AMX_H
 
-#include "src/kernels/attention/attention_codes_avx512bf16.h"
-#include "src/kernels/attention/attention_tiles_amx.h"
+#include "src/kernels/attention/attention_few_rows_amx.h"
 
 enum {
     TURN = 4, // rows of each
@@ -63,6 +62,32 @@ INLINE void take_keys(const struct tiles *t, weft_dtype kv, const struct code_ta
     }
 }
 
+// 32 numbers of f16 of row `j` from `column` on. Asks for those of rows ahead.
+INLINE const uint16_t *ask_line_f16(const struct turn *turn, int32_t j, int32_t column)
+{
+    _mm_prefetch(turn->pool + 2 * (turn->at[j + turn->near] + column), _MM_HINT_T0);
+    _mm_prefetch(turn->pool + 2 * (turn->at[j + turn->far] + column), _MM_HINT_T1);
+    return (const uint16_t *)(const void *)turn->pool + turn->at[j] + column;
+}
+
+// Keys of f16: first parts, second parts.
+INLINE void take_keys_f16(const struct tiles *t, const struct turn *turn, int32_t first)
+{
+    const int64_t part = (int64_t)turn->dim / GROUP * TILE_NUMBERS;
+    uint16_t *row = t->keys + first / 16 % 2 * 2 * part + first % 16 * 32;
+    VF32_UNROLL
+    for (int32_t j = 0; j < TURN; j++, row += 32) {
+        uint16_t *to = row;
+        VF32_UNROLL
+        for (int32_t column = 0; column < turn->dim; column += GROUP, to += TILE_NUMBERS) {
+            const uint16_t *from = ask_line_f16(turn, first + j, column);
+            const struct parts x = parts_of_f16(load_sixteen(from), load_sixteen(from + 16));
+            _mm512_storeu_si512(to, x.most);
+            _mm512_storeu_si512(to + part, x.rest);
+        }
+    }
+}
+
 // 0 times a number that is none is not 0: where some row does not see the key these are left out, for add_wild().
 static __attribute__((noinline)) void tame_pair(struct tiles *t, int32_t pair, uint16_t *to)
 {
@@ -70,7 +95,7 @@ static __attribute__((noinline)) void tame_pair(struct tiles *t, int32_t pair, u
     const __mmask32 even = 0x55555555u, odd = even << 1;
     const __mmask32 unseen = (t->rows.by_all >> (2 * pair) & 1 ? 0 : even) |
                              (t->rows.by_all >> (2 * pair + 1) & 1 ? 0 : odd);
-    for (int32_t i = 0; i < t->rows.groups * t->rows.columns / 16; i++, to += TILE_NUMBERS) {
+    for (int32_t i = 0; i < columns_of(&t->rows); i++, to += TILE_NUMBERS) {
         const __m512i x = _mm512_loadu_si512(to);
         const __mmask32 wild =
             _mm512_mask_cmpeq_epi16_mask(unseen, _mm512_and_si512(x, exponent), exponent);
@@ -114,17 +139,68 @@ INLINE void take_values(struct tiles *t, weft_dtype kv, const struct code_table 
     }
 }
 
-// Four keys, and four values unless `value` is negative.
+// The parts of two values of which some numbers are infinite or none, without these: they have no second part, and are left
+// for add_wild().
+static __attribute__((noinline)) void tame_parts(struct tiles *t, const uint16_t *a,
+                                                 const uint16_t *b, int32_t dim, int32_t first,
+                                                 uint16_t *to)
+{
+    const int64_t part = (int64_t)dim / 16 * TILE_NUMBERS;
+    for (int32_t i = 0; i < dim; i += 16, to += TILE_NUMBERS) {
+        const struct parts x = parts_of_f16(tame_sixteen(a + i), tame_sixteen(b + i));
+        t->wild |= (uint64_t)has_wild(a + i) << first;
+        t->wild |= (uint64_t)has_wild(b + i) << (first + 1);
+        _mm512_storeu_si512(to, x.most);
+        _mm512_storeu_si512(to + part, x.rest);
+    }
+}
+
+// Values of f16: first parts, second parts of a half of a block.
+INLINE void take_values_f16(struct tiles *t, const struct turn *turn, int32_t first)
+{
+    const int64_t part = (int64_t)turn->dim / 16 * TILE_NUMBERS;
+    uint16_t *row = t->values + first % 32 / 2 * 32;
+    VF32_UNROLL
+    for (int32_t j = first; j < first + TURN; j += 2, row += 32) {
+        __m512i largest = _mm512_setzero_si512();
+        uint16_t *to = row;
+        VF32_UNROLL
+        for (int32_t column = 0; column < turn->dim; column += GROUP) {
+            const uint16_t *a = ask_line_f16(turn, j, column);
+            const uint16_t *b = ask_line_f16(turn, j + 1, column);
+            largest = largest_f16(largest_f16(largest, a), b);
+            VF32_UNROLL
+            for (int i = 0; i < GROUP; i += 16, to += TILE_NUMBERS) {
+                const struct parts x = parts_of_f16(load_sixteen(a + i), load_sixteen(b + i));
+                _mm512_storeu_si512(to, x.most);
+                _mm512_storeu_si512(to + part, x.rest);
+            }
+        }
+        if (is_wild_f16(largest))
+            tame_parts(t, (const uint16_t *)(const void *)turn->pool + turn->at[j],
+                       (const uint16_t *)(const void *)turn->pool + turn->at[j + 1], turn->dim, j,
+                       row);
+    }
+}
+
+// Four keys, and four values unless `value` is.
 INLINE void take_turn_of(struct tiles *t, weft_dtype kv, const int32_t k_dim, const int32_t v_dim,
                          int32_t key, int32_t value)
 {
     const struct rows *s = &t->rows;
-    const struct turn keys = turn_of(s->call, &s->call->k, s->at, kv, k_dim);
-    const struct turn values = turn_of(s->call, &s->call->v, s->values_at, kv, v_dim);
     const struct code_table table = t->table;
-    take_keys(t, kv, &table, &keys, key);
-    if (value >= 0)
-        take_values(t, kv, &table, &values, value);
+    const struct turn keys = turn_of(s->call, &s->call->k, s->at, kv, k_dim);
+    if (kv == WEFT_F16)
+        take_keys_f16(t, &keys, key);
+    else
+        take_keys(t, kv, &table, &keys, key);
+    if (value >= 0) {
+        const struct turn values = turn_of(s->call, &s->call->v, s->values_at, kv, v_dim);
+        if (kv == WEFT_F16)
+            take_values_f16(t, &values, value);
+        else
+            take_values(t, kv, &table, &values, value);
+    }
 }
 
 // Functions of their own, for the compiler to have registers for each.
@@ -143,6 +219,7 @@ TAKE(INT8)
 TAKE(FP8_E4M3)
 TAKE(FP8_E5M2)
 TAKE(BF16)
+TAKE(F16)
 
 static void take_turn(struct tiles *t, int32_t key, int32_t value)
 {
@@ -150,6 +227,7 @@ static void take_turn(struct tiles *t, int32_t key, int32_t value)
     case WEFT_INT8: take_INT8(t, key, value); break;
     case WEFT_FP8_E4M3: take_FP8_E4M3(t, key, value); break;
     case WEFT_FP8_E5M2: take_FP8_E5M2(t, key, value); break;
+    case WEFT_F16: take_F16(t, key, value); break;
     default: take_BF16(t, key, value);
     }
 }

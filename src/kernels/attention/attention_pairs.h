@@ -44,14 +44,16 @@ struct rows {
     int32_t rows, blocks, groups, pairs; // of rows; of columns; of elements of a head
     int32_t columns;                     // of a group
     uint32_t *q, *weight;
-    float *scores, *acc, *row;      // row: [columns] on its way out
-    float *largest, *sum, *shrink;  // [block of rows][lane]
-    float *slope, *own;             // [block of rows][lane]: ALiBi; own: positions, int32_t
-    float *order;                   // [LANES]: order_of_weights()
-    float *key_scale, *value_scale; // as scores, of codes
-    bool scaled;                    // are they needed?
-    uint64_t *seen;                 // [rows], twice: keys of the block
-    uint64_t by_all, by_some;       // of all rows
+    uint32_t *q_rest;              // of up to 16 rows over f16, its second parts
+    float *scores, *acc, *row;     // row: [columns] on its way out
+    float *largest, *sum, *shrink; // [block of rows][lane]
+    float *slope, *own;            // [block of rows][lane]: ALiBi; own: positions, int32_t
+    float *order;                  // [LANES]: order_of_weights()
+    float *key_scale,
+        *value_scale;         // as scores, of codes; of f16 rest_of_scores(), rest_of_weights()
+    bool scaled;              // are they needed?
+    uint64_t *seen;           // [rows], twice: keys of the block
+    uint64_t by_all, by_some; // of all rows
     // Keys that all rows see, and of which intervals say everything.
     struct weft__attention_span all;
     int64_t *at,
@@ -97,6 +99,17 @@ INLINE int64_t groups_of(int32_t dim, int32_t columns)
     return (dim + columns - 1) / columns;
 }
 
+// Of f16, which has no scales: what second parts of keys add to scores, and second parts of weights.
+INLINE float *rest_of_scores(const struct rows *s)
+{
+    return s->key_scale;
+}
+
+INLINE uint32_t *rest_of_weights(const struct rows *s)
+{
+    return (uint32_t *)(void *)s->value_scale;
+}
+
 static float *take(float **at, int64_t words)
 {
     float *taken = *at;
@@ -111,7 +124,7 @@ static inline int64_t rows_bytes(int32_t rows, int32_t head_dim, int32_t v_dim)
     const int64_t columns = groups_of(v_dim, CODE_GROUP) * CODE_GROUP;
     const int64_t pairs = groups_of(head_dim, CODE_GROUP) * (CODE_GROUP / 2);
     const int64_t words = padded * (pairs + columns + PAIRS + 4 * (3 + 2) + 4) + 3 * BLOCK * LANES +
-                          columns + LANES + 4 * PLACES;
+                          LANES * pairs + columns + LANES + 4 * PLACES;
     return words * 4 + 64;
 }
 
@@ -130,6 +143,7 @@ static struct rows lay_out(const struct weft__attention_call *call,
     s.scores = take(&at, BLOCK * LANES);
     s.weight = (uint32_t *)(void *)take(&at, padded * PAIRS);
     s.q = (uint32_t *)(void *)take(&at, padded * s.pairs);
+    s.q_rest = (uint32_t *)(void *)take(&at, (int64_t)LANES * s.pairs);
     s.acc = take(&at, padded * s.groups * s.columns);
     s.row = take(&at, (int64_t)s.groups * s.columns);
     s.key_scale = take(&at, BLOCK * LANES);

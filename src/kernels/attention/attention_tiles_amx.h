@@ -39,7 +39,8 @@ struct tiles {
 // Bytes behind those of the rows.
 static inline int64_t bytes_of_tiles(int32_t rows, int32_t head_dim, int32_t v_dim)
 {
-    const int64_t numbers = (int64_t)BLOCK * (head_dim + v_dim + 2 * GROUP) + HALVES * TILE_NUMBERS;
+    const int64_t numbers =
+        (int64_t)BLOCK * (head_dim + v_dim * 3 / 2 + 2 * GROUP) + HALVES * TILE_NUMBERS;
     const int64_t words = PAIRS * LANES + row_blocks(rows) * LANES * (head_dim / 2);
     return 2 * numbers * (int64_t)sizeof(uint16_t) + words * (int64_t)sizeof(uint32_t);
 }
@@ -147,29 +148,6 @@ INLINE void gather_values_to(struct tiles *t, weft_dtype kv, uint16_t *values)
             }
         }
     }
-}
-
-// Sixteen even and as many odd numbers in two parts of bf16: what that has of them, and of what is left.
-struct parts {
-    __m512i most, rest;
-};
-
-INLINE struct parts parts_of(__m512 even, __m512 odd, const int32_t half)
-{
-    const __m512i upper = _mm512_set1_epi32(-65536), up = _mm512_set1_epi32(half);
-    const __m512i a = _mm512_castps_si512(even), b = _mm512_castps_si512(odd);
-    const __m512 c = vf32_sub(even, _mm512_castsi512_ps(_mm512_and_si512(a, upper)));
-    const __m512 d = vf32_sub(odd, _mm512_castsi512_ps(_mm512_and_si512(b, upper)));
-    const __m512i e = _mm512_add_epi32(_mm512_castps_si512(c), up);
-    const __m512i f = _mm512_add_epi32(_mm512_castps_si512(d), up);
-    return (struct parts){_mm512_ternarylogic_epi32(_mm512_srli_epi32(a, 16), b, upper, 0xf8),
-                          _mm512_ternarylogic_epi32(_mm512_srli_epi32(e, 16), f, upper, 0xf8)};
-}
-
-// 16 numbers of f16 beside 16 others, which is exact.
-INLINE struct parts parts_of_f16(__m256i a, __m256i b)
-{
-    return parts_of(_mm512_cvtph_ps(a), _mm512_cvtph_ps(b), 0);
 }
 
 // Of 32 numbers of f16, those that are infinite or none.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Codes of a byte, int8, fp8_e4m3 and fp8_e5m2, as bf16, which holds every number of theirs. The lower 7 bits
+// Codes of a byte, int8, fp8_e4m3 and fp8_e5m2, as bf16, which holds every number of theirs; numbers of f16 in two parts
+// of bf16. The lower 7 bits
 // of a code look up both bytes of its number in two tables, the sign is or-ed in, and unpacking puts the bytes
 // together.
 #ifndef WEFT_KERNELS_ATTENTION_WIDEN_AVX512_H
@@ -45,6 +46,29 @@ INLINE void widen_codes(weft_dtype kv, const struct code_table *table, __m512i c
     high = _mm512_ternarylogic_epi64(high, codes, sign, 0xf8); // high | (codes & sign)
     halves[0] = _mm512_unpacklo_epi8(low, high);
     halves[1] = _mm512_unpackhi_epi8(low, high);
+}
+
+// Sixteen even and as many odd numbers in two parts of bf16: what that has of them, and of what is left.
+struct parts {
+    __m512i most, rest;
+};
+
+INLINE struct parts parts_of(__m512 even, __m512 odd, const int32_t half)
+{
+    const __m512i upper = _mm512_set1_epi32(-65536), up = _mm512_set1_epi32(half);
+    const __m512i a = _mm512_castps_si512(even), b = _mm512_castps_si512(odd);
+    const __m512 c = vf32_sub(even, _mm512_castsi512_ps(_mm512_and_si512(a, upper)));
+    const __m512 d = vf32_sub(odd, _mm512_castsi512_ps(_mm512_and_si512(b, upper)));
+    const __m512i e = _mm512_add_epi32(_mm512_castps_si512(c), up);
+    const __m512i f = _mm512_add_epi32(_mm512_castps_si512(d), up);
+    return (struct parts){_mm512_ternarylogic_epi32(_mm512_srli_epi32(a, 16), b, upper, 0xf8),
+                          _mm512_ternarylogic_epi32(_mm512_srli_epi32(e, 16), f, upper, 0xf8)};
+}
+
+// 16 numbers of f16 beside 16 others, which is exact.
+INLINE struct parts parts_of_f16(__m256i a, __m256i b)
+{
+    return parts_of(_mm512_cvtph_ps(a), _mm512_cvtph_ps(b), 0);
 }
 
 INLINE __mmask64 codes_from(int32_t dim, int32_t column)

@@ -15,9 +15,11 @@
 //                     are so few that all of their columns stay there
 //      short chunks   of 384, whose W stays in the first-level cache, two panels of it: one is multiplied while vectors make
 //                     tiles of the next. X passes by it from the second-level cache with loads that leave the first alone, and
-//                     stays there while the panels of a part pass; sums are added in vectors
+//                     stays there while the panels of a part pass; sums are added in vectors. Weights of 12 bits
+//                     (linear_packed_bf16.h) go so by any number of rows: what they become is beside the products
 #include "src/kernels/cpu/amx.h"
 #include "src/kernels/linear/linear_bf16_avx512.h"
+#include "src/kernels/linear/linear_packed_bf16_avx512.h"
 #include "src/kernels/linear/linear_store.h"
 
 enum {
@@ -34,7 +36,6 @@ enum {
     TILE_ELEMS = 16 * STEP, // bf16 of a tile
     HALF = 8 * 16,          // sums of half a tile
     HALVES = X_ROWS / 16 * SIXTEENS * 2,
-    AHEAD = 4 * STEP, // columns of X that are asked for ahead when it is narrowed
 };
 
 struct panel {
@@ -48,57 +49,56 @@ struct panel {
                [16]; // of the chunks, where there are more
 };
 
-// Rows [m, m + rows) of one sixteen: its tiles of 32 columns lie one after another, in a tile pair beside pair,
-// in a pair row beside row.
-WEFT__INLINE void narrow_sixteen(const void *x, weft_dtype dtype, int64_t at, int64_t x_stride,
-                                 int32_t rows, int64_t cols, int32_t m, uint16_t *to,
-                                 int64_t stride)
-{
-    uint16_t *tile = to + m / 16 * 16 * stride;
-    for (int64_t i = 0; i < cols; i += STEP, tile += TILE_ELEMS) {
-        _Alignas(64) uint16_t row[16][STEP] = {{0}};
-        vf32 pairs[16];
-        for (int r = 0; r < rows; r++) {
-            const int64_t from = at + r * x_stride + i, bytes = dtype == WEFT_BF16 ? 2 : 4;
-            const char *ahead = (const char *)x + bytes * (from + AHEAD);
-            _mm_prefetch(ahead, _MM_HINT_T0);
-            if (dtype != WEFT_BF16)
-                _mm_prefetch(ahead + 64, _MM_HINT_T0);
-            _mm512_store_si512(row[r], bf16_row(x, dtype, from, cols - i));
-        }
-        vf32_load_transposed((const float *)(const void *)row, 16, pairs);
-        for (int p = 0; p < 16; p++)
-            vf32_store_n((float *)(void *)(tile + p * STEP) + m % 16, pairs[p], rows);
+// Columns [k, k + 32) of a row of W, of which the mask has those that are there.
+typedef __m512i take_fn(const struct weft__linear_call *call, int64_t row, int64_t k,
+                        __mmask32 mask);
+
+#define TAKE(name, load)                                                                           \
+    WEFT__INLINE __m512i name(const struct weft__linear_call *call, int64_t row, int64_t k,        \
+                              __mmask32 mask)                                                      \
+    {                                                                                              \
+        return load(call->weight + row * call->weight_stride_bytes, k, mask);                      \
     }
+
+TAKE(take_f32, load_f32)
+TAKE(take_f16, load_f16)
+TAKE(take_bf16, load_bf16)
+
+// Weights of 12 bits are taken by units.
+WEFT__INLINE __m512i take_codes(const struct weft__linear_call *call, int64_t row, int64_t k,
+                                __mmask32 mask)
+{
+    (void)call;
+    (void)row;
+    (void)k;
+    (void)mask;
+    return _mm512_setzero_si512();
 }
 
-weft__narrow_fn weft__linear_narrow_amx;
-void weft__linear_narrow_amx(const void *x, weft_dtype dtype, int64_t x_stride, int32_t rows,
-                             int64_t cols, int32_t m, uint16_t *to, int64_t stride)
+// As row r of the tiles from `to` on.
+WEFT__INLINE void take_unit_to(uint16_t (*to)[16][STEP], int r,
+                               const struct weft__linear_call *call, int64_t row, int64_t k)
 {
-    int64_t at = 0;
-    for (const int32_t end = m + rows; m < end;) {
-        const int32_t room = 16 - m % 16, n = room < end - m ? room : end - m;
-        if (dtype == WEFT_BF16)
-            narrow_sixteen(x, WEFT_BF16, at, x_stride, n, cols, m, to, stride);
-        else
-            narrow_sixteen(x, WEFT_F32, at, x_stride, n, cols, m, to, stride);
-        m += n;
-        at += n * x_stride;
+    __m512i w[WEFT__CODES_COLS / STEP];
+    take_unit(call, row, k, w);
+    WEFT__UNROLL for (int g = 0; g < WEFT__CODES_COLS / STEP; g++)
+    {
+        _mm512_store_si512(to[g][r % 16], w[g]);
     }
 }
 
 // Columns [k, k + columns), at most a chunk, of the rows from `row` on; those past the last repeat it and are
 // not stored. What is missing of 32 columns is zero.
 WEFT__INLINE void load_panel(struct panel *p, const struct weft__linear_call *call, int64_t row,
-                             int64_t last, int64_t k, int64_t columns, load_fn *load)
+                             int64_t last, int64_t k, int64_t columns, take_fn *take)
 {
     for (int r = 0; r < PANEL_ROWS; r++) {
         int64_t at = row + r < last ? row + r : last;
-        const unsigned char *from = call->weight + at * call->weight_stride_bytes;
-        for (int64_t i = 0; i < columns; i += STEP) {
+        for (int64_t i = 0; take == take_codes && i < columns; i += WEFT__CODES_COLS)
+            take_unit_to(&p->w[r / 16][i / STEP], r, call, at, k + i);
+        for (int64_t i = 0; take != take_codes && i < columns; i += STEP) {
             int64_t left = columns - i;
-            __m512i w = load(from, k + i, left < STEP ? (1u << left) - 1 : 0xffffffffu);
+            __m512i w = take(call, at, k + i, left < STEP ? (1u << left) - 1 : 0xffffffffu);
             _mm512_store_si512(p->w[r / 16][i / STEP][r % 16], w);
         }
     }
@@ -231,8 +231,9 @@ WEFT__INLINE struct ahead ahead_at(const struct weft__linear_call *call, struct 
                                    int64_t chunk, int64_t steps, int bytes)
 {
     const int64_t left = call->cols - at.k;
-    const int32_t lines = (int32_t)(((left < chunk ? left : chunk) * bytes + 63) / 64);
-    return (struct ahead){.row = call->weight + at.row * call->weight_stride_bytes + bytes * at.k,
+    const int32_t lines = (int32_t)(((left < chunk ? left : chunk) * bytes / STEP + 63) / 64);
+    return (struct ahead){.row = call->weight + at.row * call->weight_stride_bytes +
+                                 at.k / STEP * bytes,
                           .stride_bytes = call->weight_stride_bytes,
                           .lines = lines,
                           .per_step = (int32_t)((PANEL_ROWS * lines - 1) / steps + 1)};
@@ -266,7 +267,7 @@ static struct w_tiles tiles_in_rows(const struct weft__linear_call *call, int64_
 // block is left in `block`.
 WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, struct panel *p, int64_t row,
                                  int64_t last, struct place part, int32_t col, int32_t cols,
-                                 struct block *block, load_fn *load, int bytes, bool as_it_lies)
+                                 struct block *block, take_fn *take, int bytes, bool as_it_lies)
 {
     const int64_t sixteens = (cols + 15) / 16, stride = call->x_bf16_stride, k = part.k;
     const uint16_t *x = call->x_bf16 + col / 16 * 16 * stride;
@@ -277,7 +278,7 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, struct pa
     const bool lies = as_it_lies && row + PANEL_ROWS - 1 <= last && columns % STEP == 0;
     const struct w_tiles w = lies ? tiles_in_rows(call, row, k) : tiles_in_panel(p);
     if (!lies)
-        load_panel(p, call, row, last, k, columns, load);
+        load_panel(p, call, row, last, k, columns, take);
     for (int64_t i = 0; i < sixteens; i += X_ROWS / 16) {
         const uint16_t *first = x + i * 16 * stride + 16 * k;
         const uint16_t *both[2] = {first, i + 1 < sixteens ? first + 16 * stride : first};
@@ -299,21 +300,22 @@ WEFT__INLINE void multiply_panel(const struct weft__linear_call *call, struct pa
 // Panels of a task by a tile of X, one after the other.
 WEFT__INLINE void multiply_longs(const struct weft__linear_call *call, struct panel *p,
                                  int64_t row0, int64_t row1, int32_t col, int32_t cols,
-                                 struct block *block, load_fn *load, int bytes, bool as_it_lies)
+                                 struct block *block, take_fn *take, int bytes, bool as_it_lies)
 {
     for (int64_t row = row0; row < row1; row += PANEL_ROWS) {
         const int64_t end = row + PANEL_ROWS < row1 ? row + PANEL_ROWS : row1;
         for (int64_t k = 0; k < call->cols; k += CHUNK)
             multiply_panel(call, p, row, end - 1, (struct place){row, end, k}, col, cols, block,
-                           load, bytes, as_it_lies);
+                           take, bytes, as_it_lies);
     }
 }
 
 // Rows of W on their way into tiles, those of the next panel; and those after them, which are asked for.
 struct turning {
     uint16_t (*to)[SHORT / STEP][16][STEP];
-    const unsigned char *from, *ask;
-    int64_t stride_bytes;
+    const struct weft__linear_call *call;
+    const unsigned char *ask;
+    int64_t first, k;
     int32_t columns, rows; // that are there; rows past the last repeat it
     int32_t row, each;     // rows that are done, and that are taken at a time
 };
@@ -322,29 +324,51 @@ static struct turning turning_of(const struct weft__linear_call *call, struct pa
                                  struct place at, struct place then, int64_t last, int buffer,
                                  int64_t blocks, int bytes)
 {
-    const int64_t left = call->cols - at.k, stride = call->weight_stride_bytes;
+    const int64_t left = call->cols - at.k;
     return (struct turning){
         .to = p->by_turns[buffer],
-        .from = call->weight + at.row * stride + at.k * bytes,
-        .ask = call->weight + then.row * stride + then.k * bytes,
-        .stride_bytes = stride,
+        .call = call,
+        .ask = call->weight + then.row * call->weight_stride_bytes + then.k / STEP * bytes,
+        .first = at.row,
+        .k = at.k,
         .columns = (int32_t)(left < SHORT ? left : SHORT),
         .rows = (int32_t)(last - at.row < PANEL_ROWS ? last + 1 - at.row : PANEL_ROWS),
         .each = (int32_t)((PANEL_ROWS + blocks - 1) / blocks)};
 }
 
-// Step i of the rows that are under way.
-WEFT__INLINE void turn(const struct turning *t, int64_t i, load_fn *load, int bytes)
+// The same of 12 bits: their units, row by row, are divided among the steps.
+WEFT__INLINE void turn_units(const struct turning *t, int64_t i)
 {
+    enum { UNITS = SHORT / WEFT__CODES_COLS, EACH = WEFT__CODES_COLS / STEP };
+    for (int64_t n = i * t->each / EACH; n < (i + 1) * t->each / EACH; n++) {
+        const int32_t r = t->row + (int32_t)n / UNITS, unit = (int32_t)n % UNITS;
+        if (r >= PANEL_ROWS || unit * WEFT__CODES_COLS >= t->columns)
+            continue;
+        const unsigned char *ask =
+            t->ask + r * t->call->weight_stride_bytes + unit * WEFT__CODES_BYTES;
+        for (int line = 0; line < WEFT__CODES_BYTES; line += 64)
+            _mm_prefetch((const char *)ask + line, _MM_HINT_T1);
+        take_unit_to(&t->to[r / 16][EACH * unit], r, t->call,
+                     t->first + (r < t->rows ? r : t->rows - 1), t->k + unit * WEFT__CODES_COLS);
+    }
+}
+
+// Step i of the rows that are under way.
+WEFT__INLINE void turn(const struct turning *t, int64_t i, take_fn *take, int bytes)
+{
+    if (take == take_codes) {
+        turn_units(t, i);
+        return;
+    }
     const int64_t left = t->columns - i * STEP;
     const __mmask32 there = left >= STEP ? 0xffffffffu : left > 0 ? (1u << left) - 1 : 0;
     const int32_t end = t->row + t->each < PANEL_ROWS ? t->row + t->each : PANEL_ROWS;
     for (int32_t r = t->row; r < end; r++) {
         const int32_t row = r < t->rows ? r : t->rows - 1;
         _mm512_store_si512(t->to[r / 16][i][r % 16],
-                           load(t->from + row * t->stride_bytes, i * STEP, there));
-        for (int line = 0; line < bytes / 2; line++)
-            _mm_prefetch((const char *)t->ask + r * t->stride_bytes + i * STEP * bytes + 64 * line,
+                           take(t->call, t->first + row, t->k + i * STEP, there));
+        for (int line = 0; line < bytes; line += 64)
+            _mm_prefetch((const char *)t->ask + r * t->call->weight_stride_bytes + i * bytes + line,
                          _MM_HINT_T1);
     }
 }
@@ -354,7 +378,7 @@ WEFT__INLINE void turn(const struct turning *t, int64_t i, load_fn *load, int by
 WEFT__INLINE void multiply_short(const struct weft__linear_call *call, struct panel *p,
                                  uint16_t (*w)[SHORT / STEP][16][STEP], const uint16_t *const x[2],
                                  int64_t steps, const struct turning *next, struct block *before,
-                                 load_fn *load, int bytes)
+                                 take_fn *take, int bytes)
 {
     clear_sums();
     for (int64_t i = 0; i < steps; i++) {
@@ -365,13 +389,13 @@ WEFT__INLINE void multiply_short(const struct weft__linear_call *call, struct pa
         tile_dot_bf16(1, 5, 6);
         tile_load_once(7, x[1] + i * TILE_ELEMS, TILE_ROW_BYTES);
         tile_dot_bf16(2, 4, 7);
-        turn(next, i, load, bytes);
+        turn(next, i, take, bytes);
         tile_dot_bf16(3, 5, 7);
         if (i && before->left)
             finish_half(call, p, before);
     }
     for (int64_t i = steps; i < SHORT / STEP; i++)
-        turn(next, i, load, bytes);
+        turn(next, i, take, bytes);
     finish(call, p, before);
 }
 
@@ -379,7 +403,7 @@ WEFT__INLINE void multiply_short(const struct weft__linear_call *call, struct pa
 // by it from the second, and does not stay in the first.
 WEFT__INLINE void multiply_shorts(const struct weft__linear_call *call, struct panel *p,
                                   int64_t row0, int64_t row1, int32_t col, int32_t cols,
-                                  struct block *block, load_fn *load, int bytes)
+                                  struct block *block, take_fn *take, int bytes)
 {
     enum { PART = PART_PANELS * PANEL_ROWS };
     const int64_t blocks = (cols + X_ROWS - 1) / X_ROWS, stride = call->x_bf16_stride;
@@ -388,7 +412,7 @@ WEFT__INLINE void multiply_shorts(const struct weft__linear_call *call, struct p
     struct turning next =
         turning_of(call, p, at, after(call, part, at, SHORT), row1 - 1, 0, 1, bytes);
     for (int64_t i = 0; i < SHORT / STEP; i++)
-        turn(&next, i, load, bytes);
+        turn(&next, i, take, bytes);
     for (int buffer = 0; at.row < row1; buffer = !buffer) {
         const struct place then = after(call, part, at, SHORT);
         const int64_t columns = call->cols - at.k < SHORT ? call->cols - at.k : SHORT;
@@ -413,7 +437,7 @@ WEFT__INLINE void multiply_shorts(const struct weft__linear_call *call, struct p
                                       .begins = at.k == 0,
                                       .ends = at.k + SHORT >= call->cols};
             multiply_short(call, p, p->by_turns[buffer], both, (columns + STEP - 1) / STEP, &next,
-                           block, load, bytes);
+                           block, take, bytes);
             store_sums(sums_of(p, &now));
             *block = now;
             next.row += next.each;
@@ -434,11 +458,12 @@ static int32_t tile_cols(const struct weft__linear_call *call, bool shorts)
 }
 
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
-                           load_fn *load, int bytes, bool as_it_lies)
+                           take_fn *take, int bytes, bool as_it_lies)
 {
     struct panel p;
     struct block block = {0};
-    const bool shorts = weft__linear_in_shorts(call->x_bf16_stride, call->run_batch, call->rows);
+    const bool shorts = (take == take_codes && call->x_bf16_stride <= 1 << 16) ||
+                        weft__linear_in_shorts(call->x_bf16_stride, call->run_batch, call->rows);
     const int32_t tile = tile_cols(call, shorts);
     // A row of a tile is a line.
     as_it_lies =
@@ -448,23 +473,24 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
     for (int32_t col = 0; col < call->batch; col += tile) {
         const int32_t cols = call->batch - col < tile ? call->batch - col : tile;
         if (shorts)
-            multiply_shorts(call, &p, row0, row1, col, cols, &block, load, bytes);
+            multiply_shorts(call, &p, row0, row1, col, cols, &block, take, bytes);
         else
-            multiply_longs(call, &p, row0, row1, col, cols, &block, load, bytes, as_it_lies);
+            multiply_longs(call, &p, row0, row1, col, cols, &block, take, bytes, as_it_lies);
     }
     finish(call, &p, &block);
     tiles_end();
 }
 
-// `bytes` are those of a weight; as_it_lies: it is what tiles take.
-#define LINEAR_BF16(weight, load, bytes, as_it_lies)                                               \
-    weft__linear_fn weft__linear_##weight##_bf16_panel_amx;                                        \
-    void weft__linear_##weight##_bf16_panel_amx(const struct weft__linear_call *call,              \
-                                                int64_t row0, int64_t row1)                        \
+// `bytes` are those of 32 weights; as_it_lies: they are what tiles take.
+#define LINEAR_BF16(weight, acts, take, bytes, as_it_lies)                                         \
+    weft__linear_fn weft__linear_##weight##_##acts##_amx;                                          \
+    void weft__linear_##weight##_##acts##_amx(const struct weft__linear_call *call, int64_t row0,  \
+                                              int64_t row1)                                        \
     {                                                                                              \
-        multiply(call, row0, row1, load, bytes, as_it_lies);                                       \
+        multiply(call, row0, row1, take, bytes, as_it_lies);                                       \
     }
 
-LINEAR_BF16(F32, load_f32, 4, false)
-LINEAR_BF16(F16, load_f16, 2, false)
-LINEAR_BF16(BF16, load_bf16, 2, true)
+LINEAR_BF16(F32, bf16_panel, take_f32, 128, false)
+LINEAR_BF16(F16, bf16_panel, take_f16, 64, false)
+LINEAR_BF16(BF16, bf16_panel, take_bf16, 64, true)
+LINEAR_BF16(BF16, bf16_packed, take_codes, WEFT__CODES_GROUP_BYTES, false)

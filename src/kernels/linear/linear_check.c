@@ -18,6 +18,8 @@
 #include "src/kernels/linear/linear_check.h"
 #include "src/kernels/linear/linear_gemm_cuda.h"
 #include "src/kernels/linear/linear_kernel.h"
+#include "src/kernels/linear/linear_packed.h"
+#include "src/kernels/linear/linear_packed_bf16.h"
 #include "src/kernels/linear/linear_problem.h"
 
 // A matrix with scales is the only part of its plan.
@@ -251,6 +253,13 @@ static double sum_of_products(const struct problem *p, const struct sizes *sizes
     for (int64_t k = 0; k < p->desc.cols; k++)
         sum += sizes->w[k] * x[k];
     return sum;
+}
+
+int64_t weft__linear_check_block(const struct weft__linear_kernel *kernel)
+{
+    return kernel->pack    ? weft__packed_shape(kernel->weight).cols
+           : kernel->codes ? WEFT__CODES_COLS
+                           : weft_dtype_block_elems(kernel->weight);
 }
 
 double weft__linear_wide_error(const struct weft__kernel *base, int32_t batch, uint32_t flags,

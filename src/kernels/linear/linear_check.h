@@ -18,6 +18,10 @@ double weft__linear_wide_x(const struct weft__kernel *kernel);
 // Has a row a weight that linear.h excepts there? w: |w| of its columns as weft__linear_magnitudes() has it.
 bool weft__linear_excepted(double wide, const float *w, int64_t cols);
 
+// Columns come in whole numbers of this: of blocks, and of chunks where a kernel reads packed weights.
+struct weft__linear_kernel;
+int64_t weft__linear_check_block(const struct weft__linear_kernel *kernel);
+
 // A case with all that stands round a matrix in a layer.
 void weft__linear_layer_check(struct check_case *c);
 

@@ -8,7 +8,6 @@
 #include "src/kernels/element.h"
 #include "src/kernels/linear/linear_check.h"
 #include "src/kernels/linear/linear_kernel.h"
-#include "src/kernels/linear/linear_packed.h"
 #include "src/kernels/linear/linear_problem.h"
 
 // What a problem is after. Neighbouring seeds take turns, so that twenty cases have met them all.
@@ -185,9 +184,7 @@ static void draw_shape(struct check_case *c, struct problem *p)
     if (aim_of(c) == LARGE_BATCH || aim_of(c) == SECOND_TILE || aim_of(c) == SLICES)
         p->desc.flags &= ~(uint32_t)WEFT_LINEAR_BATCH_INVARIANT;
     // a kernel of panels reads whole chunks
-    draw_extents(c, p,
-                 kernel->pack ? weft__packed_shape(kernel->weight).cols
-                              : weft_dtype_block_elems(kernel->weight));
+    draw_extents(c, p, weft__linear_check_block(kernel));
     if (plain &&
         (c->seed % 3 == 1 || suits_library(c))) // rows that are copied in pieces of 16 bytes
         p->desc.cols = (p->desc.cols + 7) / 8 * 8;
@@ -276,6 +273,18 @@ static void draw_small_row(struct check_case *c, weft_dtype dtype, void *row, in
     weft__row_encoder(dtype)(w, cols, row);
 }
 
+// Some weights of any exponent, zeros of both signs and subnormals: those that 12 bits have no code for.
+static void draw_others(struct check_case *c, uint16_t *row, int64_t cols)
+{
+    for (int64_t i = check_range(c, 0, 8); i > 0; i--) {
+        const uint16_t any = (uint16_t)(check_range(c, 0, 1) << 15 | check_range(c, 0, 127)),
+                       exponent = (uint16_t)check_pick(c, 4, 0, 1, check_range(c, 1, 40),
+                                                       check_range(c, 100, 150));
+        row[check_range(c, 0, cols - 1)] =
+            check_range(c, 0, 4) ? (uint16_t)(any | exponent << 7) : any & 0x8000;
+    }
+}
+
 static void draw_row(struct check_case *c, weft_dtype dtype, void *row, int64_t cols)
 {
     if (aim_of(c) == STEADY_ROWS || aim_of(c) == DROWNED_ROWS)
@@ -284,6 +293,9 @@ static void draw_row(struct check_case *c, weft_dtype dtype, void *row, int64_t 
         draw_small_row(c, dtype, row, cols);
     else
         check_fill_blocks(c, dtype, row, cols);
+    if (((const struct weft__linear_kernel *)(const void *)c->kernel)->codes &&
+        aim_of(c) != STEADY_ROWS && aim_of(c) != DROWNED_ROWS)
+        draw_others(c, row, cols);
 }
 
 static void draw_weights(struct check_case *c, struct problem *p)
@@ -381,8 +393,7 @@ struct problem weft__linear_problem_draw(struct check_case *c, const struct prob
                     (p.args.batch - 1) * p.args.residual_stride + rows);
     p.args.alpha = check_range(c, 0, 2) ? 0 : check_uniform(c, -3, 3);
     draw_planes(c, &p);
-    p.packs = check_range(c, 0, 3) != 0 ||
-              ((const struct weft__linear_kernel *)(const void *)c->kernel)->pack;
+    p.packs = check_range(c, 0, 3) != 0 || weft__linear_reads_packed((const void *)c->kernel);
     check_note(c,
                "%s rows %lld cols %lld batch %d of %d strides w+%lld x+%lld y+%lld alpha %g flags "
                "%u bias %d residual %d (y itself: %d) packed %d %s to %s, scales per %lldx%lld",

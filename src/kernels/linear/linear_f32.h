@@ -12,6 +12,7 @@ enum {
     WEFT__F32_PARTS = 32 / VF32_LANES,
     WEFT__F32_NEAR_COLS =
         4096, // of X, which the first cache holds beside a stream that nobody asks for
+    WEFT__F32_APART_COLS = 8192, // beside four streams that are asked for
 };
 
 // Columns [k, k + 32) of a row as f32; with `n` below 32 only the first n are read, and zeros follow.
@@ -77,6 +78,7 @@ struct weft__f32_format {
     int bytes32;             // of 32 columns, rounded up
     bool ahead;              // the next tile is asked for, else left to the hardware
     int far_bytes;           // ahead of each row, or 0
+    bool apart;              // rows of a tile are streams of their own (struct weft__f32_streams)
 };
 
 struct weft__f32_tile {
@@ -119,13 +121,15 @@ WEFT__INLINE void weft__f32_step(struct weft__f32_tile *t, int64_t k, int n, int
 WEFT__INLINE void weft__f32_fetch_far(const struct weft__linear_rows *w, int rows, int64_t offset,
                                       struct weft__f32_format format)
 {
-    const int64_t far = offset + format.far_bytes,
-                  ahead = far >= w->stride ? far + (rows - 1) * w->stride : far;
+    const int64_t far = offset + format.far_bytes;
+    const unsigned char *ahead = w->far + far + (far >= w->stride ? (rows - 1) * w->stride : 0);
+    if (format.apart) // a row ends at `turn`
+        ahead = far < w->turn ? w->first + far : w->next + (far - w->turn);
     WEFT__UNROLL for (int r = 0; r < rows; r++)
     {
         WEFT__UNROLL for (int i = 0; i < format.bytes32; i += 64)
         {
-            __builtin_prefetch(w->far + r * w->stride + ahead + i, 0, 3);
+            __builtin_prefetch(ahead + r * w->stride + i, 0, 3);
         }
     }
 }
@@ -165,10 +169,18 @@ WEFT__INLINE void weft__f32_chunk(struct weft__f32_tile *t, int64_t k, int64_t e
     }
 }
 
-WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, int64_t row,
-                                          int rows, int32_t col, int cols,
-                                          struct weft__f32_format format)
+// Rows of W that a tile has `apart` rows from one another (0: beside one another), and where the next tile's lie likewise.
+struct weft__f32_streams {
+    int64_t apart;
+    const unsigned char *next;
+};
+
+WEFT__INLINE void weft__f32_multiply_streams(const struct weft__linear_call *call, int64_t row,
+                                             int rows, int32_t col, int cols,
+                                             struct weft__f32_format format,
+                                             struct weft__f32_streams streams)
 {
+    const int64_t apart = streams.apart ? streams.apart : 1;
     const int64_t chunk = weft__linear_chunk(call->cols, VF32_LANES);
     vf32 total[WEFT__TILE_ROWS * WEFT__TILE_COLS];
     struct weft__f32_tile t;
@@ -177,6 +189,11 @@ WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, 
     t.w = weft__linear_rows_at(call, row, rows);
     t.w.next = t.w.first + rows * t.w.stride; // not the call's: there is no register for it
     t.w.far = weft__f32_far_from(call, row, format);
+    if (streams.apart) {
+        t.w.next = streams.next;
+        t.w.turn = t.w.stride;
+        t.w.stride *= apart;
+    }
     WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         t.x[c] = call->x + weft__linear_tile_col(call, col, c) * call->x_stride;
@@ -187,8 +204,33 @@ WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, 
     WEFT__UNROLL for (int r = 0; r < rows; r++) WEFT__UNROLL for (int c = 0; c < cols; c++)
     {
         if (col + c < call->batch)
-            weft__linear_store(call, col + c, row + r, vf32_sum(total[r * cols + c]));
+            weft__linear_store(call, col + c, row + r * apart, vf32_sum(total[r * cols + c]));
     }
+}
+
+WEFT__INLINE void weft__f32_multiply_tile(const struct weft__linear_call *call, int64_t row,
+                                          int rows, int32_t col, int cols,
+                                          struct weft__f32_format format)
+{
+    weft__f32_multiply_streams(call, row, rows, col, cols, format,
+                               (struct weft__f32_streams){0, NULL});
+}
+
+// Rows [row0, row1) of W as four streams, so that no stream's pause at the end of a page is the thread's; the first of the last
+// few that it leaves.
+WEFT__INLINE int64_t weft__f32_multiply_apart(const struct weft__linear_call *call, int64_t row0,
+                                              int64_t row1, struct weft__f32_format format)
+{
+    const int64_t apart = (row1 - row0) / 4, left = row0 + 4 * apart;
+    for (int64_t row = row0; row < row0 + apart; row++) {
+        struct weft__f32_streams streams = {
+            apart,
+            call->weight + (row + 1 < row0 + apart ? row + 1 : left) * call->weight_stride_bytes};
+        if (row + 1 == row0 + apart && call->next && left >= call->next_from)
+            streams.next = call->next;
+        weft__f32_multiply_streams(call, row, 4, 0, 1, format, streams);
+    }
+    return left;
 }
 
 // One row of X by plain rows of W, one after the other: a single stream, which the hardware reads ahead better

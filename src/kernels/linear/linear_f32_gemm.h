@@ -165,16 +165,16 @@ WEFT__INLINE void weft__f32_gemm(const struct weft__linear_call *call, int64_t r
     __attribute__((noinline)) static int64_t weft__linear_##weight##_f32_far_##isa(                \
         const struct weft__linear_call *call, int64_t row0, int64_t row1)                          \
     {                                                                                              \
-        const struct weft__f32_format far = {weft__f32_decode_##weight, part, bytes32, false,      \
-                                             8192};                                                \
+        const struct weft__f32_format far = {                                                      \
+            weft__f32_decode_##weight, part, bytes32, false, 8192, false};                         \
         struct weft__f32_format two = far, four = far;                                             \
         two.far_bytes = 4096;                                                                      \
-        four.far_bytes = 2048;                                                                     \
+        four.far_bytes = 3072;                                                                     \
+        four.apart = true;                                                                         \
         const int rows = weft__f32_together(call, far);                                            \
         const bool asks = weft__f32_is_far(call, far);                                             \
-        const bool near = rows == 2 && call->cols <= WEFT__F32_NEAR_COLS;                          \
-        for (; near && call->batch == 1 && row0 + 4 <= row1; row0 += 4)                            \
-            weft__f32_multiply_tile(call, row0, 4, 0, 1, four);                                    \
+        if (rows == 2 && call->batch == 1 && call->cols <= WEFT__F32_APART_COLS)                   \
+            row0 = weft__f32_multiply_apart(call, row0, row1, four);                               \
         for (; rows == 2 && call->batch == 1 && row0 + 2 <= row1; row0 += 2)                       \
             weft__f32_multiply_tile(call, row0, 2, 0, 1, two);                                     \
         for (; rows && asks && call->batch == 1 && row0 < row1; row0++)                            \
@@ -195,10 +195,10 @@ WEFT__INLINE void weft__f32_gemm(const struct weft__linear_call *call, int64_t r
     void weft__linear_##weight##_f32_##isa(const struct weft__linear_call *call, int64_t row0,     \
                                            int64_t row1)                                           \
     {                                                                                              \
-        const struct weft__f32_format format = {weft__f32_decode_##weight, part, bytes32, true,    \
-                                                0};                                                \
-        const struct weft__f32_format alone = {weft__f32_decode_##weight, part, bytes32, false,    \
-                                               0};                                                 \
+        const struct weft__f32_format format = {                                                   \
+            weft__f32_decode_##weight, part, bytes32, true, 0, false};                             \
+        const struct weft__f32_format alone = {                                                    \
+            weft__f32_decode_##weight, part, bytes32, false, 0, false};                            \
         if (call->asks_far && call->batch <= 4)                                                    \
             row0 = weft__linear_##weight##_f32_far_##isa(call, row0, row1);                        \
         for (; weft__f32_is_stream(call, alone) && row0 < row1; row0++)                            \

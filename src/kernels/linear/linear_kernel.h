@@ -30,7 +30,9 @@ enum weft__linear_acts {
     WEFT__ACTS_q8_row1 = WEFT__ACTS_q8,
     WEFT__ACTS_q8_row2 = WEFT__ACTS_q8,
     WEFT__ACTS_q8_masked = WEFT__ACTS_q8,
-    WEFT__ACTS_q8_packed = WEFT__ACTS_q8 // of panels (linear_packed.h)
+    WEFT__ACTS_q8_packed = WEFT__ACTS_q8,   // of panels (linear_packed.h)
+    WEFT__ACTS_f32_packed = WEFT__ACTS_f32, // of 12 bits (linear_packed_bf16.h)
+    WEFT__ACTS_bf16_packed = WEFT__ACTS_bf16
 };
 
 // What lies beside the codes of W (weft_linear_part); only kernels whose row says so are given it.
@@ -98,6 +100,8 @@ enum { WEFT__LAY_LONGEST = 1 << 17 }; // columns
 typedef void weft__pack_fn(weft_dtype dtype, const unsigned char *weight, int64_t stride_bytes,
                            int64_t rows, int64_t cols, unsigned char *to);
 
+struct weft__codes_packer;
+
 struct weft__linear_kernel {
     struct weft__kernel base;
     weft_dtype weight;
@@ -113,6 +117,8 @@ struct weft__linear_kernel {
     weft__narrow_fn *narrow; // of X, where acts are bf16
     int32_t turned;          // rows of X that narrow() lays into one another, or 0
     weft__pack_fn *pack;     // of W, where it reads panels, else NULL
+    const struct weft__codes_packer
+        *codes; // of W, where it reads 12 bits (linear_packed_bf16.h), else NULL
     // Where it multiplies lay_batch rows of X and more as bf16, unless bits must not depend on their number: what lays rounded
     // rows; else NULL.
     weft__lay_fn *lay;
@@ -120,6 +126,12 @@ struct weft__linear_kernel {
     bool groups;  // takes scales and biases of the format's own groups, in 16 bits
     int32_t form; // CUDA: the shape that its name asks for (linear_cuda_shape.h)
 };
+
+// Does it read packed weights?
+static inline bool weft__linear_reads_packed(const struct weft__linear_kernel *kernel)
+{
+    return kernel->pack || kernel->codes;
+}
 
 // In weft_linear_desc.flags, inside the library: rows of X in bf16 must lie one after another, as they will be
 // taken from any of them on.

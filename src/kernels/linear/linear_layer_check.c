@@ -12,7 +12,6 @@
 #include "src/kernels/linear/linear_check.h"
 #include "src/kernels/linear/linear_gemm_cuda.h"
 #include "src/kernels/linear/linear_kernel.h"
-#include "src/kernels/linear/linear_packed.h"
 
 enum { MOST_BATCH = 35, MOST_ROWS = 128 };
 
@@ -56,8 +55,7 @@ static int64_t draw_cols(struct check_case *c, int64_t block)
 static void draw_desc(struct check_case *c, struct layer *l)
 {
     const struct weft__linear_kernel *kernel = (const void *)c->kernel;
-    int64_t block = kernel->pack ? weft__packed_shape(kernel->weight).cols
-                                 : weft_dtype_block_elems(kernel->weight);
+    int64_t block = weft__linear_check_block(kernel);
     weft_linear_desc *desc = &l->desc;
     int what = (int)check_range(
         c, 0, 3); // 0 Q, K, V; 1 gate; 2 next; 3 one matrix, with a function or without
@@ -400,7 +398,7 @@ static void check_layer(struct check_case *c, struct layer *l)
 {
     const struct weft__linear_kernel *kernel = (const void *)c->kernel;
     draw_buffers(c, l);
-    bool packs = check_range(c, 0, 3) != 0 || kernel->pack;
+    bool packs = check_range(c, 0, 3) != 0 || weft__linear_reads_packed(kernel);
     check_note(c,
                "layer of %d parts, %s, rows %lld cols %lld batch %d flags 0x%x norm %d gate %d "
                "x_gate %d y %s "

@@ -1,71 +1,96 @@
 // SPDX-License-Identifier: MIT
-#include "src/kernels/linear/linear_kernel.h"
+#include "src/kernels/linear/linear_packed_bf16.h"
 
 enum { MANY = INT32_MAX };
 
 // What rounds activations for a row of the table.
-#define NARROW_f32(isa)        NULL
-#define NARROW_f32_panel(isa)  NULL
-#define NARROW_q8(isa)         NULL
-#define NARROW_q8_panel(isa)   NULL
-#define NARROW_q8_nofetch(isa) NULL
-#define NARROW_q8_row1(isa)    NULL
-#define NARROW_q8_row2(isa)    NULL
-#define NARROW_q8_masked(isa)  NULL
-#define NARROW_q8_packed(isa)  NULL
-#define NARROW_bf16(isa)       weft__linear_narrow_##isa
-#define NARROW_bf16_panel(isa) weft__linear_narrow_##isa
-#define NARROW_bf16_lines(isa) weft__linear_narrow_##isa
-#define NARROW_bf16_rows(isa)  weft__linear_narrow_rows_##isa
+#define NARROW_f32(isa)         NULL
+#define NARROW_f32_panel(isa)   NULL
+#define NARROW_q8(isa)          NULL
+#define NARROW_q8_panel(isa)    NULL
+#define NARROW_q8_nofetch(isa)  NULL
+#define NARROW_q8_row1(isa)     NULL
+#define NARROW_q8_row2(isa)     NULL
+#define NARROW_q8_masked(isa)   NULL
+#define NARROW_q8_packed(isa)   NULL
+#define NARROW_f32_packed(isa)  NULL
+#define NARROW_bf16_packed(isa) weft__linear_narrow_##isa
+#define NARROW_bf16(isa)        weft__linear_narrow_##isa
+#define NARROW_bf16_panel(isa)  weft__linear_narrow_##isa
+#define NARROW_bf16_lines(isa)  weft__linear_narrow_##isa
+#define NARROW_bf16_rows(isa)   weft__linear_narrow_rows_##isa
 weft__narrow_fn weft__linear_narrow_ref, weft__linear_narrow_avx512bf16,
     weft__linear_narrow_rows_avx512bf16, weft__linear_narrow_amx;
 
 // Rows of X that this lays into one another.
-#define TURNED_f32(isa)        0
-#define TURNED_f32_panel(isa)  0
-#define TURNED_q8(isa)         0
-#define TURNED_q8_panel(isa)   0
-#define TURNED_q8_nofetch(isa) 0
-#define TURNED_q8_row1(isa)    0
-#define TURNED_q8_row2(isa)    0
-#define TURNED_q8_masked(isa)  0
-#define TURNED_q8_packed(isa)  0
-#define TURNED_bf16_rows(isa)  0
-#define TURNED_bf16_panel(isa) TURNED_##isa
-#define TURNED_bf16_lines(isa) TURNED_##isa
-#define TURNED_avx512bf16      WEFT__BF16_SIXES
-#define TURNED_amx             WEFT__BF16_ROWS
+#define TURNED_f32(isa)         0
+#define TURNED_f32_panel(isa)   0
+#define TURNED_q8(isa)          0
+#define TURNED_q8_panel(isa)    0
+#define TURNED_q8_nofetch(isa)  0
+#define TURNED_q8_row1(isa)     0
+#define TURNED_q8_row2(isa)     0
+#define TURNED_q8_masked(isa)   0
+#define TURNED_q8_packed(isa)   0
+#define TURNED_f32_packed(isa)  0
+#define TURNED_bf16_packed(isa) TURNED_##isa
+#define TURNED_bf16_rows(isa)   0
+#define TURNED_bf16_panel(isa)  TURNED_##isa
+#define TURNED_bf16_lines(isa)  TURNED_##isa
+#define TURNED_avx512bf16       WEFT__BF16_SIXES
+#define TURNED_amx              WEFT__BF16_ROWS
 
 // What lays weights out for a row of the table.
-#define PACK_f32(isa)        NULL
-#define PACK_f32_panel(isa)  NULL
-#define PACK_q8(isa)         NULL
-#define PACK_q8_panel(isa)   NULL
-#define PACK_q8_nofetch(isa) NULL
-#define PACK_q8_row1(isa)    NULL
-#define PACK_q8_row2(isa)    NULL
-#define PACK_q8_masked(isa)  NULL
-#define PACK_q8_packed(isa)  weft__linear_pack_avx512vnni
-#define PACK_bf16_panel(isa) NULL
-#define PACK_bf16_lines(isa) NULL
-#define PACK_bf16_rows(isa)  NULL
+#define PACK_f32(isa)         NULL
+#define PACK_f32_panel(isa)   NULL
+#define PACK_q8(isa)          NULL
+#define PACK_q8_panel(isa)    NULL
+#define PACK_q8_nofetch(isa)  NULL
+#define PACK_q8_row1(isa)     NULL
+#define PACK_q8_row2(isa)     NULL
+#define PACK_q8_masked(isa)   NULL
+#define PACK_q8_packed(isa)   weft__linear_pack_avx512vnni
+#define PACK_bf16_panel(isa)  NULL
+#define PACK_bf16_lines(isa)  NULL
+#define PACK_bf16_rows(isa)   NULL
+#define PACK_f32_packed(isa)  NULL
+#define PACK_bf16_packed(isa) NULL
 weft__pack_fn weft__linear_pack_avx512vnni;
 
+// What lays weights out in 12 bits for a row of the table.
+#define CODES_f32(isa)         NULL
+#define CODES_f32_panel(isa)   NULL
+#define CODES_q8(isa)          NULL
+#define CODES_q8_panel(isa)    NULL
+#define CODES_q8_nofetch(isa)  NULL
+#define CODES_q8_row1(isa)     NULL
+#define CODES_q8_row2(isa)     NULL
+#define CODES_q8_masked(isa)   NULL
+#define CODES_q8_packed(isa)   NULL
+#define CODES_bf16_panel(isa)  NULL
+#define CODES_bf16_lines(isa)  NULL
+#define CODES_bf16_rows(isa)   NULL
+#define CODES_f32_packed(isa)  &weft__linear_codes_packer_avx512vnni
+#define CODES_bf16_packed(isa) &weft__linear_codes_packer_avx512vnni
+extern const struct weft__codes_packer weft__linear_codes_packer_avx512vnni;
+
 // What lays rounded rows of X for a row of the table, and from how many on.
-#define LAY_f32(isa)        NULL
-#define LAY_f32_panel(isa)  NULL
-#define LAY_q8(isa)         NULL
-#define LAY_q8_panel(isa)   NULL
-#define LAY_q8_nofetch(isa) NULL
-#define LAY_q8_row1(isa)    NULL
-#define LAY_q8_row2(isa)    NULL
-#define LAY_q8_masked(isa)  NULL
-#define LAY_bf16_panel(isa) NULL
-#define LAY_bf16_lines(isa) NULL
-#define LAY_bf16_rows(isa)  NULL
-#define LAY_q8_packed(isa)  LAY_##isa
-#define LAY_avx512vnni      NULL
-#define LAY_amx             weft__linear_lay_amx
+#define LAY_f32(isa)         NULL
+#define LAY_f32_panel(isa)   NULL
+#define LAY_q8(isa)          NULL
+#define LAY_q8_panel(isa)    NULL
+#define LAY_q8_nofetch(isa)  NULL
+#define LAY_q8_row1(isa)     NULL
+#define LAY_q8_row2(isa)     NULL
+#define LAY_q8_masked(isa)   NULL
+#define LAY_bf16_panel(isa)  NULL
+#define LAY_bf16_lines(isa)  NULL
+#define LAY_bf16_rows(isa)   NULL
+#define LAY_f32_packed(isa)  NULL
+#define LAY_bf16_packed(isa) NULL
+#define LAY_q8_packed(isa)   LAY_##isa
+#define LAY_avx512vnni       NULL
+#define LAY_amx              weft__linear_lay_amx
 weft__lay_fn weft__linear_lay_amx;
 #define LAY_BATCH(ID) (WEFT_##ID == WEFT_Q6_K ? 32 : 64)
 
@@ -118,19 +143,21 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
      .planes = true,                                                                               \
      .run = weft__linear_##ID##_##acts_of##_ref,                                                   \
      .narrow = NARROW_##acts_of(ref)},
-#define FEW_PLANES_f32        false
-#define FEW_PLANES_f32_panel  false
-#define FEW_PLANES_q8_panel   false
-#define FEW_PLANES_bf16_panel false
-#define FEW_PLANES_bf16_lines false
-#define FEW_PLANES_bf16_rows  false
-#define FEW_PLANES_q8         true
-#define FEW_PLANES_q8_nofetch true
-#define FEW_PLANES_q8_row1    true
-#define FEW_PLANES_q8_row2    true
-#define FEW_PLANES_q8_masked  true
-#define FEW_PLANES_q8_packed  false
-#define FEW_PLANES(acts, isa) (FEW_PLANES_##acts && WEFT__ISA_##isa == WEFT__ISA_avx512vnni)
+#define FEW_PLANES_f32         false
+#define FEW_PLANES_f32_panel   false
+#define FEW_PLANES_q8_panel    false
+#define FEW_PLANES_bf16_panel  false
+#define FEW_PLANES_bf16_lines  false
+#define FEW_PLANES_bf16_rows   false
+#define FEW_PLANES_q8          true
+#define FEW_PLANES_q8_nofetch  true
+#define FEW_PLANES_q8_row1     true
+#define FEW_PLANES_q8_row2     true
+#define FEW_PLANES_q8_masked   true
+#define FEW_PLANES_q8_packed   false
+#define FEW_PLANES_f32_packed  false
+#define FEW_PLANES_bf16_packed false
+#define FEW_PLANES(acts, isa)  (FEW_PLANES_##acts && WEFT__ISA_##isa == WEFT__ISA_avx512vnni)
 #define DELIVERS(acts, isa)                                                                        \
     (WEFT__ACTS_##acts == WEFT__ACTS_bf16 && WEFT__ISA_##isa == WEFT__ISA_avx512bf16)
 #define ROW(ID, text, acts_of, isa, step, least, most, takes_planes, function)                     \
@@ -147,6 +174,7 @@ weft__linear_fn weft__linear_any_q8_panel_amx; // of some formats (linear.def)
      .narrow = NARROW_##acts_of(isa),                                                              \
      .turned = TURNED_##acts_of(isa),                                                              \
      .pack = PACK_##acts_of(isa),                                                                  \
+     .codes = CODES_##acts_of(isa),                                                                \
      .lay = LAY_##acts_of(isa),                                                                    \
      .lay_batch = LAY_BATCH(ID)},
 #define ANY_SCALED(ID, name, acts, isa, row_step, min_batch, max_batch, planes)                    \
