@@ -67,7 +67,7 @@ static void case_linear(void)
     CHECK(qkv->part[1].first_group == LINEAR_ROWS / 16 &&
           qkv->part[2].first_group == 2 * LINEAR_ROWS / 16);
     EXPECT(three, 3, WEFT_Q4_0, true, "round few", .norm = WEFT_LINEAR_NORM_RMS);
-    EXPECT(three, 3, WEFT_Q6_K, true, "round few few", 0);
+    EXPECT(three, 3, WEFT_Q6_K, true, "few_sent few_sent", 0); // round it themselves
     EXPECT(alone, 3, WEFT_Q6_K, true, "few few",
            .norm = WEFT_LINEAR_NORM_RMS); // round it themselves
     EXPECT(two, 2, WEFT_Q4_0, true, "few", .gate = WEFT_LINEAR_GATE_SILU,
@@ -87,7 +87,9 @@ static void case_linear(void)
            .norm = WEFT_LINEAR_NORM_RMS, .y_dtype = WEFT_F16);
     EXPECT(two, 2, WEFT_Q4_0, false, "rows rows finish", .gate = WEFT_LINEAR_GATE_GELU,
            .flags = WEFT_LINEAR_X_ROUNDED | WEFT_LINEAR_Y_ROUNDED);
-    EXPECT(two, 2, WEFT_BF16, true, "round few numbers_some", 0);
+    EXPECT(two, 2, WEFT_BF16, true, "few_sent numbers_some", 0);
+    EXPECT(two, 2, WEFT_IQ2_S, true, "round few_sent few", 0); // a lattice
+    EXPECT(one, 1, WEFT_Q4_0, true, "round few", .flags = WEFT_LINEAR_BATCH_INVARIANT);
 #undef EXPECT
     weft_memory_free(context, m);
     weft_context_destroy(context);
@@ -252,7 +254,7 @@ static void case_linear_groups(void)
                              SCALES * 2) == 0);
             }
             weft_linear_args run = {.x = m, .parts = {{.y = m}}};
-            expect_launches(plan, run, true, m, "round few");
+            expect_launches(plan, run, true, m, "few_sent");
             run.batch = 40;
             expect_launches(plan, run, true, m, "round gemm_slice");
         }
@@ -401,8 +403,8 @@ static void case_linear_batches(void)
     for (int32_t batch = 1; batch <= 20; batch++) {
         const weft_linear_args args = {.x = m, .parts = {{.y = m}}, .batch = batch};
         expect_launches(plan, args, true, m,
-                        batch == 1   ? "few" // rounds X itself
-                        : batch < 17 ? "round few"
+                        batch == 1   ? "few" // round X themselves
+                        : batch < 17 ? "few_sent"
                                      : "round gemm_slice");
         const struct standin_launch *launch = &standin->launches[standin->num_launches - 1];
         alone = batch == 1 ? launch->shared_bytes : alone;

@@ -279,6 +279,15 @@ DEVICE void cluster_arrive()
 #endif
 }
 
+// Where nothing is to be seen but that the block has begun (of its barriers, barrier_init_end() says so): no fence, which would wait for
+// what is on its way.
+DEVICE void cluster_begun()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+}
+
 DEVICE void cluster_wait()
 {
 #if __CUDA_ARCH__ >= 900

@@ -120,8 +120,9 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
     static const char *const texts[][2] = {
         {"src/kernels/linear/linear_few.cu", "weft_linear_few"},
         {"src/kernels/linear/linear_numbers.cu", "weft_linear_numbers"},
-        {"src/kernels/linear/linear_numbers_some.cu", "weft_linear_numbers_some"}};
-    const int which = shape->sent ? 2 : plain;
+        {"src/kernels/linear/linear_numbers_some.cu", "weft_linear_numbers_some"},
+        {"src/kernels/linear/linear_few_sent.cu", "weft_linear_few_sent"}};
+    const int which = !shape->sent ? plain : plain ? 2 : 3;
     return weft__cuda_want(choice, texts[which][0], texts[which][1],
                            WEFT__CUDA_VALUES(linear, constants));
 }
@@ -323,7 +324,9 @@ static int32_t add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *
         wish.team_units += weft__linear_slice_units(rows, WEFT__LINEAR_TEAM_UNIT);
     }
     for (int32_t i = 0; i < set->num_shapes; i++)
-        if (set->shapes[i].sent)
+        if (set->shapes[i].sent && !plain)
+            wish.sent_columns = set->shapes[i].columns;
+        else if (set->shapes[i].sent)
             wish.matrix.few = set->shapes[i].columns;
         else if (set->shapes[i].split == 1)
             wish.few_columns = set->shapes[i].columns;
@@ -342,6 +345,7 @@ static weft_status shape_sets(const weft_linear_desc *desc, struct weft__cuda_ch
         struct weft__linear_set *set = &launch->sets[s];
         set->matter.gate = desc->gate && launch->whole;
         set->matter.rounds = weft__linear_rounds_y(desc) && launch->whole;
+        set->matter.invariant = desc->flags & WEFT_LINEAR_BATCH_INVARIANT;
         set->matter.numbers_x = !(desc->flags & WEFT_LINEAR_X_ROUNDED) && !desc->norm;
         set->matter.twos = constant_cols(set, desc->cols) > 0;
         for (int32_t i = 0; i < (set->matter.gate ? 1 : set->num_parts); i++) {

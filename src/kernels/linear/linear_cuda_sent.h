@@ -69,4 +69,58 @@ static inline bool weft__linear_choose_sent(const struct weft__linear_matter *m,
     return false;
 }
 
+// Several rows of X that come as numbers by packed weights, the columns divided among clusters of eight (linear_few_sent.cu). X is rounded on its way
+// into the blocks, which saves a launch; a fifth of the SMs are left out (15 clusters have room on an H200 at most), so of matrices that memory or products bound
+// other kernels are faster.
+static inline bool weft__linear_is_sent_packed(const struct weft__linear_matter *m, int32_t columns,
+                                               const struct weft__cuda_limits *limits)
+{
+    const bool eight_by_four_bits =
+        columns == 8 && m->block_bytes * 8 <= m->block_elems * 5 && !m->table;
+    const int64_t sms = limits->num_sms, few = 3 * sms;
+    if (columns == 16 &&
+        m->numbers > 3) // sums of sixteens: registers are too few, and nothing is gained
+        return false;
+    if (columns < 8 || m->block_elems == 1 || !weft__linear_is_simple(m) || m->experts ||
+        !m->numbers_x || m->invariant || m->grid_bytes || weft__linear_few_bits(m) ||
+        m->form != WEFT__LINEAR_FORM_best || weft__linear_tier(limits)->sm < 90)
+        return false;
+    return m->cols <= 8192 ? m->groups <= (eight_by_four_bits ? 7 * sms : few)
+                           : m->cols <= 16384 && m->groups <= few && eight_by_four_bits;
+}
+
+// A warp, or two, have a group of rows, and all warps have one at a time in as few turns as twenty allow, whose threads have 96 registers.
+static inline bool weft__linear_choose_sent_packed(const struct weft__linear_matter *m,
+                                                   int32_t columns,
+                                                   const struct weft__cuda_limits *limits,
+                                                   struct weft__linear_shape *shape)
+{
+    enum { SPLIT = 8, MOST_WARPS = 20, LEAST_WARPS = 8 };
+    if (!weft__linear_is_sent_packed(m, columns, limits))
+        return false;
+    *shape =
+        (struct weft__linear_shape){.columns = columns, .split = SPLIT, .blocks = 1, .sent = true};
+    const int64_t all = (m->cols + WEFT__LINEAR_TILE_COLS - 1) / WEFT__LINEAR_TILE_COLS;
+    const int64_t tiles = (all + SPLIT - 1) / SPLIT;
+    const int64_t clusters = weft__linear_blocks(shape, limits, INT32_MAX) / SPLIT;
+    const int64_t groups = (m->groups + clusters - 1) / clusters;
+    int64_t least = INT64_MAX;
+    for (int32_t team = 1; team <= 2 && team <= tiles; team++) {
+        const int64_t turns = (groups * team + MOST_WARPS - 1) / MOST_WARPS;
+        const int64_t each = (tiles + team - 1) / team, warps = (groups + turns - 1) / turns * team;
+        if (turns * (each + 1) >= least)
+            continue;
+        least = turns * (each + 1);
+        shape->team = team;
+        shape->warps = warps < LEAST_WARPS ? LEAST_WARPS : (int32_t)(warps + 1) / 2 * 2;
+        shape->stages = turns * each > 2 ? 3 : 2;
+    }
+    for (; shape->stages > 0; shape->stages--) {
+        shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
+        if (weft__linear_fits(m, shape, limits))
+            return true;
+    }
+    return false;
+}
+
 #endif

@@ -55,6 +55,7 @@ struct weft__linear_matter {
     bool exact;         // blocks with f32 activations
     bool gate, rounds;  // two matrices a group; results leave rounded
     bool experts;       // every block has a list of its rows of X
+    bool invariant;     // a row of X does not depend on others beside it
     bool numbers_x;     // X comes as numbers that no norm precedes
     int64_t groups;     // of 16 outputs
     bool twos;          // all parts have whole 32s of outputs
@@ -110,13 +111,14 @@ static inline int64_t weft__linear_shared_bytes(const struct weft__linear_matter
     int64_t sums = s->sent ? WEFT__LINEAR_SENT_SUMS(group_blocks, s->warps, s->columns, s->split)
                            : 2 * group_blocks * (s->apart ? 16 : s->warps) * s->columns *
                                  (s->columns == 1 ? 16 : 20) * 4;
-    int64_t x =
-        s->x_outside ? 0
-        : s->sent    ? s->columns * tiles * tile * WEFT__LINEAR_SENT_BYTES(m->brain, s->as_numbers)
-        : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
-        : m->exact            ? s->columns * tiles * tile * 4
-        : s->columns == 1     ? (tiles * 4 | 1) * 80
-                              : s->columns * ((tiles * 4 | 1) * 64 + tiles * 4 * 8 * m->numbers);
+    int64_t x = s->x_outside ? 0
+                : s->sent && m->block_elems == 1
+                    ? s->columns * tiles * tile * WEFT__LINEAR_SENT_BYTES(m->brain, s->as_numbers)
+                : m->block_elems == 1 ? s->columns * (tiles * tile + 4) * 4
+                : m->exact            ? s->columns * tiles * tile * 4
+                : s->columns == 1
+                    ? (tiles * 4 | 1) * 80
+                    : s->columns * ((tiles * 4 | 1) * 64 + tiles * 4 * 8 * m->numbers);
     int64_t pair = s->pair ? s->columns * 128 : 0, squares = s->columns * s->warps * 4;
     int64_t slots = s->warps * s->stages * (s->twin ? 2 : 1);
     return slots * weft__linear_slot_bytes(m) + sums + 64 + (m->experts ? 128 : 0) + squares +
@@ -442,6 +444,7 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
     return weft__linear_choose_twin(m, columns, limits, shape) ||
            weft__linear_choose_four_bits(m, columns, limits, shape) ||
            weft__linear_choose_sent(m, columns, limits, shape) ||
+           weft__linear_choose_sent_packed(m, columns, limits, shape) ||
            weft__linear_choose_blocks(m, columns, limits, shape);
 }
 

@@ -120,6 +120,9 @@ DEVICE float eights_load(struct stream *s, const struct weft__linear_device_args
 DEVICE bool x_load(struct stream *s, const struct weft__linear_device_args *args)
 {
     bool finite = true;
+    stream_prefetch(s, args);
+    wait_for_previous();
+    cluster_wait();
     // without a norm's, a lane has registers for all that it takes of 16 rows of 2048 columns (of fewer, it gains nothing: NOTES.md)
     const bool whole = eights_whole(args);
     const bool some = COLUMNS == 16 && WEFT_SPLIT == 2 && !args->norm_weight;

@@ -4,7 +4,7 @@
 #define WEFT_KERNELS_LINEAR_FEW_SOME_CUH
 
 DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *args,
-                          const uint8_t *slot, int32_t tile, float acc[ACCUMULATORS])
+                          const uint8_t *slot, int32_t tile, float acc[COLUMNS / 2 * SLOT_BLOCKS])
 {
     const int32_t pairs = tile_pairs(columns_of(args), s->tile0 + tile), row = x_pairs(s) * 4;
     const float4 *numbers = x_numbers(s);

@@ -4,15 +4,9 @@
 #ifndef WEFT_KERNELS_LINEAR_FEW_X_CUH
 #define WEFT_KERNELS_LINEAR_FEW_X_CUH
 
+#include "src/kernels/linear/linear_few_places.cuh"
 #include "src/kernels/linear/linear_stream.cuh"
 #include "src/kernels/linear/linear_stream_norm.cuh"
-
-// X in shared memory: bytes [row][pair][64], then [row][pair][16] of scales and sums, an odd number of pairs
-// a row, which keeps the lanes of a warp in different banks.
-DEVICE int32_t x_pairs(const struct stream *s)
-{
-    return (s->tiles * 4) | 1;
-}
 
 #if WEFT_ROUND_X
 
@@ -161,16 +155,6 @@ DEVICE void x_load(const struct stream *s, const struct weft__linear_device_args
 }
 
 #else
-
-DEVICE int32_t x_plane(const struct stream *s)
-{
-    return s->tiles * 4 * (COLUMNS / 2);
-}
-
-DEVICE float4 *x_numbers(const struct stream *s)
-{
-    return (float4 *)(shared_x() + COLUMNS * x_pairs(s) * 64);
-}
 
 #if TILE_EIGHTS
 

@@ -11,6 +11,8 @@
 #define DELIVERY_EARLY 0
 #define SLOTS_BEFORE_X 1 // X is as much as all of the ring
 #define SUMS_SENT      1
+#define SUM_FACTOR     1.0f
+#define NORM_BEFORE    1
 
 #include "src/kernels/cuda/elements.cuh"
 #include "src/kernels/cuda/mma.cuh"

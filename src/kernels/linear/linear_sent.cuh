@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The main loop of kernels for 2 to 16 rows of X, numbers, whose blocks have a part of the columns each, those of a cluster all: X of all columns is much
-// to bring to every SM, and leaves little room for rings. Included instead of linear_run.cuh, once x_load() and tile_multiply() are known, and
-// SLOTS_BEFORE_X, the slots of a ring that are asked for before X.
+// to bring to every SM, and leaves little room for rings. Included instead of linear_run.cuh, once x_load(), which waits for the launch before and for the blocks of the cluster to have begun, and tile_multiply() are known, and
+// SLOTS_BEFORE_X, the slots of a ring that are asked for before X, and SUM_FACTOR, what sums of tiles are multiplied by.
 //
 // Teams take groups of 16 rows in turn, as in linear_stream.cuh. Who has a group's sums (a lane four of eight rows of X, as D of mma.cuh) sends them to the blocks that deliver, a
 // part of the rows each; their barriers count what has come, and are waited for when the next turn's groups have been multiplied. A fence or a barrier
@@ -44,7 +44,7 @@ DEVICE uint32_t turn_barrier(int32_t turn)
 // One thread, when nobody waits for the turn two before any more.
 DEVICE void turn_expect(const struct weft__linear_device_args *args, int32_t turn)
 {
-    const int32_t squares = turn == 0 && args->norm ? WEFT_SPLIT * COLUMNS : 0;
+    const int32_t squares = turn == 0 && NORM_BEFORE && args->norm ? WEFT_SPLIT * COLUMNS : 0;
     barrier_expect(turn_barrier(turn), (uint32_t)(TURN_NUMBERS + squares) * 4);
 }
 
@@ -55,7 +55,8 @@ DEVICE void turns_begin(const struct weft__linear_device_args *args)
         barrier_init_end();
         turn_expect(args, 0), turn_expect(args, 1);
     }
-    cluster_arrive();
+    __syncwarp();
+    cluster_begun();
 }
 
 // Squares of the block's columns, by warps in norm_parts(), go to all; after a barrier since x_load().
@@ -63,7 +64,7 @@ DEVICE void squares_send(const struct weft__linear_device_args *args)
 {
     const int32_t n = (int32_t)threadIdx.x % (COLUMNS / 2) * 2;
     const int32_t to = (int32_t)threadIdx.x / (COLUMNS / 2);
-    if (!args->norm || to >= WEFT_SPLIT)
+    if (!NORM_BEFORE || !args->norm || to >= WEFT_SPLIT)
         return;
     float2 total = make_float2(0, 0);
     for (int32_t warp = n / 8; warp < WEFT_WARPS; warp += COLUMNS / 8) { // that had the row
@@ -117,7 +118,7 @@ DEVICE void turn_deliver(const struct stream *s, const struct weft__linear_devic
         const float residual =
             args->residual ? element<WEFT_Y_DTYPE>(args->residual, at * args->residual_stride + row)
                            : 0.0f;
-        const float rms = args->norm ? row_rms(args, n) : 1.0f;
+        const float rms = NORM_BEFORE && args->norm ? row_rms(args, n) : 1.0f;
         float value[MATRICES];
 #pragma unroll
         for (int32_t m = 0; m < MATRICES; m++) {
@@ -127,7 +128,8 @@ DEVICE void turn_deliver(const struct stream *s, const struct weft__linear_devic
 #pragma unroll
             for (int32_t sender = 0; sender < SENDERS; sender++)
                 total += from[sender * SENT];
-            value[m] = part[m].alpha * (rms * total) + (part[m].bias ? part[m].bias[row] : 0.0f);
+            value[m] = part[m].alpha * (rms * (total * SUM_FACTOR)) +
+                       (part[m].bias ? part[m].bias[row] : 0.0f);
         }
         const float out = gated<WEFT_GATE>(value[0], value[MATRICES - 1]) + residual;
         set_element<WEFT_Y_DTYPE>(part->y, at * part->y_stride + row, out);
@@ -154,36 +156,35 @@ DEVICE void sent_run(const struct weft__linear_device_args *args, int32_t row_ti
 #pragma unroll 1
     for (int32_t i = 0; i < SLOTS_BEFORE_X; i++)
         stream_ask(&s, args, i);
-    stream_prefetch(&s, args);
-    wait_for_previous();
     const bool finite = !__syncthreads_or(!x_load(&s, args));
-    cluster_wait(); // all blocks have begun
     squares_send(args);
-    const int32_t all = args->num_groups - (int32_t)blockIdx.x / WEFT_SPLIT;
-    const int32_t turns = (all + s.step - 1) / s.step;
+    int32_t left =
+        args->num_groups - (int32_t)blockIdx.x / WEFT_SPLIT; // from the first team's next group on
     int32_t base = 0, slot = 0, group = s.first;
+    // the last pass only delivers: what follows a turn is there once
 #pragma unroll 1
-    for (int32_t turn = 0; turn < turns; turn++, group += s.step)
-#pragma unroll 1
-        for (int32_t matrix = 0; matrix < MATRICES; matrix++) {
-            float acc[COLUMNS / 2] = {0};
-            if (group < args->num_groups) {
-                for (int32_t tile = (s.warp - base) & (WEFT_TEAM - 1); tile < s.tiles;
-                     tile += WEFT_TEAM) {
-                    COPY_WAIT(WEFT_STAGES - 1);
-                    __syncwarp();
-                    tile_multiply(&s, shared_ring() + slot * SLOT_BYTES, tile, finite, acc);
-                    __syncwarp();
-                    stream_ask(&s, args, slot);
-                    slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;
-                }
-                base = next_base(base, s.tiles);
+    for (int32_t turn = 0, matrix = 0;;) {
+        float acc[COLUMNS / 2] = {0};
+        if (group < args->num_groups) {
+            for (int32_t tile = (s.warp - base) & (WEFT_TEAM - 1); tile < s.tiles;
+                 tile += WEFT_TEAM) {
+                COPY_WAIT(WEFT_STAGES - 1);
+                __syncwarp();
+                tile_multiply(&s, args, shared_ring() + slot * SLOT_BYTES, tile, finite, acc);
+                __syncwarp();
+                stream_ask(&s, args, slot);
+                slot = slot + 1 == WEFT_STAGES ? 0 : slot + 1;
             }
-            if (turn > 0 && matrix == 0)
-                turn_end(&s, args, turn - 1);
-            sums_send(&s, turn, matrix, acc);
+            base = next_base(base, s.tiles);
         }
-    turn_end(&s, args, turns - 1);
+        if (turn > 0 && matrix == 0)
+            turn_end(&s, args, turn - 1);
+        if (left <= 0)
+            break;
+        sums_send(&s, turn, matrix, acc);
+        if (++matrix == MATRICES)
+            matrix = 0, turn++, group += s.step, left -= s.step;
+    }
 }
 
 #endif

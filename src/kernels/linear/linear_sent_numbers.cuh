@@ -85,8 +85,8 @@ DEVICE void tile_add(const struct stream *s, const uint8_t *slot, int32_t tile,
         acc[k] += rest[k] + high[k];
 }
 
-DEVICE void tile_multiply(const struct stream *s, const uint8_t *slot, int32_t tile, bool finite,
-                          float acc[COLUMNS / 2])
+DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *,
+                          const uint8_t *slot, int32_t tile, bool finite, float acc[COLUMNS / 2])
 {
     if (finite)
         tile_add<true>(s, slot, tile, acc);

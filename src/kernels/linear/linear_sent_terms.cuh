@@ -94,8 +94,8 @@ DEVICE void eights_store(const struct stream *s, int32_t pair, int32_t, float x[
 
 #include "src/kernels/linear/linear_eights.cuh"
 
-DEVICE void tile_multiply(const struct stream *s, const uint8_t *slot, int32_t tile, bool,
-                          float acc[4])
+DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_device_args *,
+                          const uint8_t *slot, int32_t tile, bool, float acc[4])
 {
     float d[PARTS][4] = {{0}};
 #pragma unroll

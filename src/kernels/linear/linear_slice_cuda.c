@@ -200,7 +200,7 @@ void weft__linear_slices_plan(const weft_linear_desc *desc,
     for (int32_t i = 0; i < WEFT__LINEAR_SLICE_SHAPES; i++) {
         struct weft__linear_slice_shape shape;
         if ((i > 0 && desc->max_batch <= rows[i - 1]) ||
-            (has_bytes(rows[i]) && !serves_few(desc, wish)))
+            (has_bytes(rows[i]) && (wish->sent_columns == 16 || !serves_few(desc, wish))))
             continue;
         const bool teams = has_bytes(rows[i]) && serves_teams(desc, format) &&
                            choose_team(desc, wish, limits, &shape);

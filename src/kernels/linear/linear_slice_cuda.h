@@ -45,7 +45,8 @@ struct weft__linear_slice_wish {
     int64_t team_units; // of 32
     int32_t
         few_columns; // most rows of X of a pass of kernels for few whose blocks have X to themselves
-    bool follows;    // gate and rounding are left to another launch
+    int32_t sent_columns; // likewise whose blocks have a part of the columns (linear_few_sent.cu)
+    bool follows;         // gate and rounding are left to another launch
 };
 
 // Adds kernels; they serve nothing where the device or the format is not theirs.

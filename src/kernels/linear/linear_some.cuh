@@ -97,6 +97,30 @@ DEVICE void x_two(float4 *numbers, int32_t plane, int32_t pair, int32_t n, const
             x_more(bits_float(two[0].z), two[0].w, g), x_more(bits_float(two[1].z), two[1].w, g));
 }
 
+// The numbers of unit `unit` of row n one by one: lane c of four makes that of plane c, or of the last two sums.
+DEVICE void x_unit(float4 *numbers, int32_t plane, int32_t unit, int32_t n, int32_t c, float scale,
+                   uint32_t sums)
+{
+    const int32_t pair = unit / 2, h = unit % 2;
+    float *to = (float *)(numbers + pair * (SOME_ROWS / 2) + n / 2) + 2 * h + n % 2;
+    const float by = h ? (TILE_IN_PLACE ? 0.0625f : 1.0f) : (X_SIGNED_IN_PLACE ? 0.0625f : 1.0f);
+    const float own = x_scale(scale, by);
+    if (c < 2)
+        to[4 * c * plane] = c ? own * -96 : own;
+#if X_SUMS
+    else if (c - 2 < SIXTEENS) {
+        const int32_t g = c - 2;
+        const int32_t at =
+            SIXTEENS == 1 ? pair % 2 * 4 + h * 2 + pair % 4 / 2 : (2 * h + g) * 4 + pair % 4;
+        ((float *)(numbers + 2 * plane))[(pair / 4 * SOME_ROWS + n) * (8 * SIXTEENS) + at] =
+            x_more(scale, sums, g);
+    }
+#elif X_MORE
+    else if (c - 2 < X_MORE)
+        to[4 * c * plane] = x_more(scale, sums, c - 2);
+#endif
+}
+
 // What codes of tables are made with.
 struct some_constants {
 #if TILE_TABLE
@@ -252,7 +276,15 @@ DEVICE uint4 x_eights(const uint4 *pair, int32_t c)
 }
 
 // So many pairs have text of their own, which the compiler mixes: some spill with four.
-enum { SOME_AT_ONCE = TILE_FINE ? 4 : SOME_ROWS == 16 && SOME_BUSY ? 1 : TILE_BITS < 4 ? 2 : 4 };
+#ifndef SOME_PAIRS
+#define SOME_PAIRS 4
+#endif
+enum {
+    SOME_AT_ONCE = TILE_FINE                      ? 4
+                   : SOME_ROWS == 16 && SOME_BUSY ? 1
+                   : TILE_BITS < 4                ? 2
+                                                  : SOME_PAIRS
+};
 
 // 0x80808080, from what is not negative: as a constant the compiler would put it into an operation of its own.
 DEVICE uint32_t some_top(int32_t count)

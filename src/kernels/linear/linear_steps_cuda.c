@@ -61,8 +61,10 @@ static bool is_gemm(const struct weft__linear_run *run, const struct weft__linea
 // Does the set's launch round X itself?
 static bool rounds_itself(const struct weft__linear_run *run, const struct weft__linear_set *set)
 {
-    return !is_gemm(run, set) && set->shapes[shape_of(set, run->args->batch)].columns == 1 &&
-           weft__linear_rounds_itself(set, run->launch->flags);
+    const struct weft__linear_shape *shape = &set->shapes[shape_of(set, run->args->batch)];
+    return !is_gemm(run, set) &&
+           (shape->sent ||
+            (shape->columns == 1 && weft__linear_rounds_itself(set, run->launch->flags)));
 }
 
 // Does any launch of this run read rounded X?

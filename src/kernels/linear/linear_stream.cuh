@@ -231,6 +231,9 @@ DEVICE void stream_begin(struct stream *s, const struct weft__linear_device_args
     s->tile0 = rank * share;
     s->tiles = row_tiles - s->tile0 < share ? row_tiles - s->tile0 : share;
     s->tiles = s->tiles < 0 ? 0 : s->tiles;
+    if (WEFT_COLS &&
+        WEFT_COLS % (256 * WEFT_SPLIT) == 0) // all blocks have as many, which is a constant
+        s->tiles = share;
     const int32_t blocks = (int32_t)gridDim.x / WEFT_SPLIT;
     s->first = (int32_t)blockIdx.x / WEFT_SPLIT + team_of_thread() * blocks,
     s->step = blocks * TEAMS;

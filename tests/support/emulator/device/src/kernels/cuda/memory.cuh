@@ -228,6 +228,11 @@ DEVICE void cluster_arrive()
     emulated->cluster_arrive();
 }
 
+DEVICE void cluster_begun()
+{
+    emulated->cluster_arrive();
+}
+
 DEVICE void cluster_wait()
 {
     emulated->cluster_wait();
