@@ -38,9 +38,9 @@ if(TARGET weft-check)
   weft_add_emulated(linear_sent_bf16 weft-check --backend cuda --seed 86 --variant linear_bf16_f32_sm80 --cases 1)
   weft_add_emulated(linear_sent_broken weft-check --backend cuda --seed 114 --variant linear_f16_f32_sm80 --cases 1)
   weft_add_emulated(linear_sent_parts weft-check --backend cuda --seed 106 --variant linear_bf16_f32_sm80 --cases 1)
-  # Likewise packed weights, whose blocks round X themselves.
-  weft_add_emulated(linear_sent_packed weft-check --backend cuda --seed 302 --variant linear_q4_0_q8_sm80 --cases 1)
-  weft_add_emulated(linear_sent_packed_more weft-check --backend cuda --seed 312 --variant linear_q4_0_q8_sm80 --cases 1)
+  # Likewise packed weights, whose blocks round X themselves: up to eight rows, more.
+  weft_add_emulated(linear_sent_packed weft-check --backend cuda --seed 304 --variant linear_q4_0_q8_sm80 --cases 1)
+  weft_add_emulated(linear_sent_packed_more weft-check --backend cuda --seed 330 --variant linear_q4_0_q8_sm80 --cases 1)
   weft_add_emulated(attention_wgmma ${check} --variant attention_bf16_sm90a --cases 3)
   # A key with nearly all the weight, followed by many that are less than half a unit of it; and a first score of -6e9, which leaves
   # a step to the next no bits.
