@@ -79,10 +79,12 @@ def shape_of(row):
 
 
 def pages_and_mask_of(row):
-    """Where a row's command asks for other pages or another mask than the program's own choice."""
+    """Where a row's command asks for other pages, another mask or more for its scores than the program's own choice."""
     command = row.get("command", "")
     pages = f", pages of {row['page_size']}" if "--page-size" in command and "page_size" in row else ""
-    return pages + (f", {row['mask']}" if "--mask" in command and "mask" in row else "")
+    scores = "".join(f", {'soft-cap' if name == 'softcap' else name}" for name in ("sinks", "alibi", "softcap") if name in row)
+    pages += f", {row['shared']} keys shared" if row.get("shared") else ""
+    return pages + (f", {row['mask']}" if "--mask" in command and "mask" in row else "") + scores
 
 
 def typical(rows):

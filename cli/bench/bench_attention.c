@@ -32,6 +32,7 @@ static const char help[] =
     "                      (causal, the last W keys)\n"
     "  --sinks             a learned sink per head\n"
     "  --alibi             linear biases per head\n"
+    "  --softcap C         scores become C * tanh(score / C)\n"
     "  --splits N,...      chunks that a sequence is split in; auto (default)\n"
     "  --tile-rows R,...   queries times heads of a tile; default the kernel's own\n"
     "  --tile-heads N,...  query heads of a KV head that share a tile and read its keys once: a\n"
@@ -137,6 +138,7 @@ static const bench_option options[] = {
     {"shared", BENCH_INT, .offset = offsetof(attention_request, shared), .low = 1, .high = 1 << 24},
     {"sinks", BENCH_FLAG, .offset = offsetof(attention_request, sinks)},
     {"alibi", BENCH_FLAG, .offset = offsetof(attention_request, alibi)},
+    {"softcap", BENCH_INT, .offset = offsetof(attention_request, softcap), .low = 1, .high = 10000},
     {"mask", .kind = BENCH_OTHER, .take = take_mask},
     {"splits", .kind = BENCH_OTHER, .take = take_splits},
     {"tile-rows", BENCH_LIST, .offset = offsetof(attention_request, tile_rows), .low = 1,
@@ -257,6 +259,17 @@ static bench_products products_of(const bench_kernel *kernel)
     return strcmp(kernel->isa, "avx512bf16") == 0 ? BENCH_BF16 : BENCH_F32;
 }
 
+// What scores go through, where they do.
+static void add_scores(json_t *row, const attention_request *wish)
+{
+    if (wish->sinks)
+        json_object_set_new(row, "sinks", json_true());
+    if (wish->alibi)
+        json_object_set_new(row, "alibi", json_true());
+    if (wish->softcap)
+        json_object_set_new(row, "softcap", json_integer(wish->softcap));
+}
+
 // slower: than the fastest of --variants, 0 where it was measured alone.
 static bool print_row(attention_problem *p, const bench_time *time, const bench_roof *roof,
                       double slower)
@@ -280,8 +293,10 @@ static bool print_row(attention_problem *p, const bench_time *time, const bench_
         "mask", mask_name(wish, mask), "splits", p->splits, "cold", !wish->run.hot, "threads",
         weft_context_threads(wish->run.context), "working_set_bytes",
         (json_int_t)(p->copies * p->stride_bytes), "tile_rows", p->tile_rows);
-    if (row)
+    if (row) {
+        add_scores(row, wish);
         add_tasks(row, p);
+    }
     if (row && wish->precise && !add_difference(row, p)) {
         json_decref(row);
         return false;

@@ -13,7 +13,8 @@ typedef struct attention_request {
     bench_list batches, q_lens, kv_lens, heads, splits, tile_rows, tile_heads;
     bench_list ragged_q_lens, ragged_kv_lens; // of the sequences of one batch; empty: all are alike
     int32_t kv_heads, head_dim, page_size, window, stages;
-    int32_t shared; // keys of a prefix that all sequences share; 0: none
+    int32_t softcap; // 0: none
+    int32_t shared;  // keys of a prefix that all sequences share; 0: none
     weft_mask mask;
     bool sinks, alibi, precise;
     bool tokens_first; // what a page has of a token lies together, not what it has of a KV head

@@ -225,6 +225,7 @@ static weft_attention_desc descriptor(const attention_problem *p)
                                  .num_q_heads = p->heads,
                                  .mask = wish->mask,
                                  .window = wish->window,
+                                 .softcap = (float)wish->softcap,
                                  .max_seqs = p->batch,
                                  .max_q_tokens = p->queries,
                                  .flags = (wish->sinks ? WEFT_ATTENTION_SINKS : 0u) |

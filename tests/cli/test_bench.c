@@ -221,6 +221,23 @@ static void busy_workers_and_shares_of_heads(void **state)
     release(rows, count);
 }
 
+// Rows of scores that go through more say so: they are no baseline of others.
+static void rows_say_what_scores_go_through(void **state)
+{
+    (void)state;
+    json_t *rows[MOST_ROWS];
+    size_t count =
+        ROWS_OF(rows, "attention", "--kv-len", "40", "--heads", "4", "--kv-heads", "2",
+                "--head-dim", "16", "--working-set", "1", "--softcap", "30", "--sinks", "--alibi");
+    assert_int_equal(count, 1);
+    expect_figures(rows[0], "attention");
+    assert_int_equal(number(rows[0], "softcap"), 30);
+    assert_true(json_is_true(json_object_get(rows[0], "sinks")));
+    assert_true(json_is_true(json_object_get(rows[0], "alibi")));
+    assert_non_null(strstr(json_string_value(json_object_get(rows[0], "plan")), "softcap"));
+    release(rows, count);
+}
+
 // A prefix counts once among the bytes, whoever shares it.
 static void a_shared_prefix_is_read_once(void **state)
 {
@@ -418,6 +435,7 @@ int main(void)
         cmocka_unit_test(linear_of_one_kernel),
         cmocka_unit_test(attention),
         cmocka_unit_test(busy_workers_and_shares_of_heads),
+        cmocka_unit_test(rows_say_what_scores_go_through),
         cmocka_unit_test(a_shared_prefix_is_read_once),
         cmocka_unit_test(what_is_no_prefix_is_refused),
         cmocka_unit_test(variants_race),

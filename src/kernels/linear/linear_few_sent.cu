@@ -65,14 +65,6 @@ DEVICE void unit_store(const struct stream *s, int32_t unit, int32_t n, const fl
            (uint32_t)(sums - first) | ((uint32_t)first & 0xffffu));
 }
 
-// What is done while X is on its way: the rest of the weights is asked for behind it, as everybody waits for X.
-DEVICE void beside_x(struct stream *s, const struct weft__linear_device_args *args)
-{
-    stream_ask_rest(s, args, SLOTS_BEFORE_X);
-    stream_prefetch(s, args);
-    cluster_wait();
-}
-
 // Where a lane's columns of X begin, in its row.
 struct x_own {
     int64_t at;          // element of X, of the warp's first unit
