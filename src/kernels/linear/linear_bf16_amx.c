@@ -29,6 +29,7 @@ enum {
     CHUNK = 1024,         // columns whose products are a sum of their own
     STEPS = CHUNK / STEP, // in a chunk
     SHORT = 384,          // columns of a chunk that stays in the first cache
+    LONG = 4096,          // columns of a row that is worth a stream
     X_ROWS = 32,          // of X that meet a panel at a time
     TILE_COLS = 512,      // rows of X that share a panel
     PART_PANELS =
@@ -405,10 +406,11 @@ WEFT__INLINE void multiply_shorts(const struct weft__linear_call *call, struct p
                                   int64_t row0, int64_t row1, int32_t col, int32_t cols,
                                   struct block *block, take_fn *take, int bytes)
 {
-    enum { PART = PART_PANELS * PANEL_ROWS };
     const int64_t blocks = (cols + X_ROWS - 1) / X_ROWS, stride = call->x_bf16_stride;
+    // Few rows of X stay in the cache with all their columns: long rows of W are read to their end.
+    const int64_t rows = blocks == 1 && call->cols >= LONG ? PANEL_ROWS : PART_PANELS * PANEL_ROWS;
     const uint16_t *x = call->x_bf16 + col / 16 * 16 * stride;
-    struct place part = {row0, row1 - row0 < PART ? row1 : row0 + PART, 0}, at = part;
+    struct place part = {row0, row1 - row0 < rows ? row1 : row0 + rows, 0}, at = part;
     struct turning next =
         turning_of(call, p, at, after(call, part, at, SHORT), row1 - 1, 0, 1, bytes);
     for (int64_t i = 0; i < SHORT / STEP; i++)
@@ -418,7 +420,7 @@ WEFT__INLINE void multiply_shorts(const struct weft__linear_call *call, struct p
         const int64_t columns = call->cols - at.k < SHORT ? call->cols - at.k : SHORT;
         float(*total)[SIXTEENS][16][16] = p->total[(at.row - part.row) / PANEL_ROWS];
         if (then.row == part.end)
-            part = (struct place){part.end, row1 - part.end < PART ? row1 : part.end + PART, 0};
+            part = (struct place){part.end, row1 - part.end < rows ? row1 : part.end + rows, 0};
         next = turning_of(call, p, then, after(call, part, then, SHORT), row1 - 1, !buffer, blocks,
                           bytes);
         if (then.row >= row1)
