@@ -281,7 +281,7 @@ static void draw_others(struct check_case *c, uint16_t *row, int64_t cols)
                        exponent = (uint16_t)check_pick(c, 4, 0, 1, check_range(c, 1, 40),
                                                        check_range(c, 100, 150));
         row[check_range(c, 0, cols - 1)] =
-            check_range(c, 0, 4) ? (uint16_t)(any | exponent << 7) : any & 0x8000;
+            (uint16_t)(check_range(c, 0, 4) ? any | exponent << 7 : any & 0x8000);
     }
 }
 

@@ -160,21 +160,26 @@ WEFT__INLINE void weft__f32_gemm(const struct weft__linear_call *call, int64_t r
 }
 
 // A few rows of X by rows of W that are no tiles of four, asked for far ahead, from row0 on; the first that it
-// leaves. Not inlined: tiles keep their text.
+// leaves. Not inlined: tiles keep their text, and what lies beside four streams its registers.
 #define WEFT__LINEAR_F32_FAR(weight, isa, bytes32, part)                                           \
+    __attribute__((noinline)) static int64_t weft__linear_##weight##_f32_apart_##isa(              \
+        const struct weft__linear_call *call, int64_t row0, int64_t row1)                          \
+    {                                                                                              \
+        const struct weft__f32_format four = {                                                     \
+            weft__f32_decode_##weight, part, bytes32, false, 3072, true};                          \
+        return weft__f32_multiply_apart(call, row0, row1, four);                                   \
+    }                                                                                              \
     __attribute__((noinline)) static int64_t weft__linear_##weight##_f32_far_##isa(                \
         const struct weft__linear_call *call, int64_t row0, int64_t row1)                          \
     {                                                                                              \
         const struct weft__f32_format far = {                                                      \
             weft__f32_decode_##weight, part, bytes32, false, 8192, false};                         \
-        struct weft__f32_format two = far, four = far;                                             \
+        struct weft__f32_format two = far;                                                         \
         two.far_bytes = 4096;                                                                      \
-        four.far_bytes = 3072;                                                                     \
-        four.apart = true;                                                                         \
         const int rows = weft__f32_together(call, far);                                            \
         const bool asks = weft__f32_is_far(call, far);                                             \
         if (rows == 2 && call->batch == 1 && call->cols <= WEFT__F32_APART_COLS)                   \
-            row0 = weft__f32_multiply_apart(call, row0, row1, four);                               \
+            row0 = weft__linear_##weight##_f32_apart_##isa(call, row0, row1);                      \
         for (; rows == 2 && call->batch == 1 && row0 + 2 <= row1; row0 += 2)                       \
             weft__f32_multiply_tile(call, row0, 2, 0, 1, two);                                     \
         for (; rows && asks && call->batch == 1 && row0 < row1; row0++)                            \
