@@ -246,7 +246,7 @@ fault("bf16-lines-second-tile", "src/kernels/linear/linear_bf16_lines_avx512.h",
 fault("bf16-lines-read-behind-a-row", "src/kernels/linear/linear_bf16_lines_avx512.h",
       "!way.in_place || chunk->columns % LINES_BLOCK", "!way.in_place",
       "the last columns of a row are multiplied with the next row's", *BL)
-fault("linear-first-range-serves-all", "src/backend/cpu/cpu_linear.c",
+fault("linear-first-range-serves-all", "src/backend/cpu/cpu_linear_choose.c",
       "while (++wanted.batch <= most)", "for (wanted.batch = most + 1; false;)",
       "a better kernel of some rows of X is not asked", "backend_dispatch")
 fault("bf16-lines-first-half", "src/kernels/linear/linear_bf16_lines_avx512.h",

@@ -8,6 +8,7 @@
 #include "src/kernels/linear/linear_kernel.h"
 #include "src/kernels/norm/norm_kernel.h"
 #include "src/plan/plan_linear.h"
+#include "src/plan/tuning.h"
 
 enum { WEFT__LINEAR_RANGES = 4 };
 
@@ -76,6 +77,12 @@ struct weft__linear_launch {
     int64_t x_offset, ready_offset, rounded_offset, bf16_offset, tiles_offset, scale_offset,
         stage_offset;
 };
+
+// Makes the plan's launch and gives each part its kernels (cpu_linear_choose.c).
+weft_status weft__cpu_linear_choose(weft_plan *plan);
+
+// What the machine likes best for part p.
+weft_tuning weft__cpu_linear_tuned(const weft_plan *plan, int32_t p);
 
 // Does a kernel of any part, for however many rows of X, read them in f32?
 static inline bool weft__cpu_linear_reads_f32(const struct weft__linear_launch *launch,
