@@ -82,6 +82,17 @@ static void every_problem_has_a_shape(void **state)
                 }
 }
 
+// q4_0, and X that comes as numbers.
+static struct weft__linear_matter q4_0_by_numbers(int64_t groups, int64_t cols)
+{
+    return (struct weft__linear_matter){.cols = cols,
+                                        .block_elems = 32,
+                                        .block_bytes = 18,
+                                        .numbers = 2,
+                                        .numbers_x = true,
+                                        .groups = groups};
+}
+
 // Rows of X that come as numbers go to clusters of eight by packed weights: a warp, or two, for a group of rows, in one turn where
 // twenty are enough; not where sums must have one order, nor where a fifth of the SMs is missed.
 static void packed_weights_by_clusters(void **state)
@@ -96,12 +107,7 @@ static void packed_weights_by_clusters(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weft__linear_shape s;
-        struct weft__linear_matter m = {.cols = cases[i].cols,
-                                        .block_elems = 32,
-                                        .block_bytes = 18,
-                                        .numbers = 2,
-                                        .numbers_x = true,
-                                        .groups = cases[i].groups};
+        struct weft__linear_matter m = q4_0_by_numbers(cases[i].groups, cases[i].cols);
         assert_true(weft__linear_choose_shape(&m, cases[i].columns, &devices[3], &s) ||
                     !cases[i].warps);
         assert_true(s.sent == (cases[i].warps > 0));
@@ -297,12 +303,7 @@ static void a_row_of_numbers_has_shapes_of_its_own(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct weft__linear_shape s;
-        struct weft__linear_matter m = {.cols = cases[i].cols,
-                                        .block_elems = 32,
-                                        .block_bytes = 18,
-                                        .numbers = 2,
-                                        .numbers_x = true,
-                                        .groups = cases[i].rows / 16};
+        struct weft__linear_matter m = q4_0_by_numbers(cases[i].rows / 16, cases[i].cols);
         assert_true(weft__linear_choose_shape(&m, 1, &devices[3], &s));
         assert_true(s.warps == cases[i].warps && s.stages == cases[i].stages && s.team == 8);
         assert_true(s.rounds_x == cases[i].rounds_x);
