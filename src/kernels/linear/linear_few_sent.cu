@@ -48,14 +48,8 @@ DEVICE void unit_store(const struct stream *s, int32_t unit, int32_t n, const fl
 {
     const int32_t c = s->lane % 4;
     const float x[8] = {v[0].x, v[0].y, v[0].z, v[0].w, v[1].x, v[1].y, v[1].z, v[1].w};
-    uint32_t top = 0, codes[2] = {0, 0};
-#pragma unroll
-    for (int32_t i = 0; i < 8; i++)
-        top = max(top, float_bits(x[i]) & 0x7fffffffu);
-    const float largest = bits_float(warp_max_bits(top, 4)), factor = round_factor(largest);
-#pragma unroll
-    for (int32_t i = 0; i < 8; i++)
-        codes[i / 4] |= ((uint32_t)round_code(x[i], factor) & 255u) << 8 * (i % 4);
+    uint32_t codes[2];
+    const float largest = round_words(x, codes);
     *(uint2 *)(shared_x() + (n * x_pairs(s) + unit / 2) * 64 + c * 16 + unit % 2 * 8) =
         make_uint2(codes[0], codes[1]);
     const int32_t both =

@@ -51,23 +51,33 @@ DEVICE void round_group(uint8_t *row, int32_t cols, int32_t unit, int32_t lane, 
         *(uint2 *)(row + (cols + 63) / 64 * 64 + unit * 8) = make_uint2(group.scale, group.sums);
 }
 
+// Codes of four columns a word, of a group that lanes of a warp have side by side, WORDS each. The largest magnitude of the group.
+template <int WORDS> DEVICE float round_words(const float *x, uint32_t (&word)[WORDS])
+{
+    uint32_t top = 0;
+#pragma unroll
+    for (int32_t i = 0; i < 4 * WORDS; i++)
+        top = max(top, float_bits(x[i]) & 0x7fffffffu);
+    const float largest = bits_float(warp_max_bits(top, 8 / WORDS)), factor = round_factor(largest);
+#pragma unroll
+    for (int32_t i = 0; i < 4 * WORDS; i++)
+        word[i / 4] = (i % 4 ? word[i / 4] : 0) | ((uint32_t)round_code(x[i], factor) & 255u)
+                                                      << 8 * (i % 4);
+    return largest;
+}
+
 // The same of four columns a lane, eight lanes a group, from column `at` of a row on whose codes and whose scales lie at `bytes` and
 // `metas`. All lanes call; those at `width` and beyond store nothing.
 DEVICE void round_fours(uint8_t *bytes, uint8_t *metas, int32_t at, int32_t width, const float x[4])
 {
-    uint32_t top = 0, word = 0;
-#pragma unroll
-    for (int32_t b = 0; b < 4; b++)
-        top = max(top, float_bits(x[b]) & 0x7fffffffu);
-    const float largest = bits_float(warp_max_bits(top, 8)), factor = round_factor(largest);
-#pragma unroll
-    for (int32_t b = 0; b < 4; b++)
-        word |= ((uint32_t)round_code(x[b], factor) & 255u) << 8 * b;
-    const int32_t sum = warp_sum_int(__dp4a((int32_t)word, 0x01010101, 0), 4);
+    uint32_t word[1];
+    const float largest = round_words(x, word);
+    const int32_t sum = warp_sum_int(__dp4a((int32_t)word[0], 0x01010101, 0), 4);
     const int32_t other = __shfl_xor_sync(0xffffffffu, sum, 4);
     if (at >= width)
         return;
-    *(uint32_t *)(bytes + at / 64 * 64 + at % 16 * 4 + at % 64 / 32 * 8 + at % 32 / 16 * 4) = word;
+    *(uint32_t *)(bytes + at / 64 * 64 + at % 16 * 4 + at % 64 / 32 * 8 + at % 32 / 16 * 4) =
+        word[0];
     if (at % 32 == 0)
         *(uint2 *)(metas + at / 32 * 8) = make_uint2(
             float_bits(largest / 127.0f), ((uint32_t)sum & 0xffffu) | (uint32_t)other << 16);
