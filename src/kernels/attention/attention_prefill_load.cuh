@@ -12,6 +12,7 @@
 
 // --- barriers and stages --------------------------------------------------------------------------
 
+// A warp arrives as its 32 threads: where threads copy or read by themselves, each does; for the copy engine and wgmma one does for all.
 struct barriers {
     uint64_t queries_full[WEFT_QUERIES], queries_empty[WEFT_QUERIES];
     uint64_t tile_full[2 * WEFT_STAGES], tile_empty[2 * WEFT_STAGES]; // keys, then values
@@ -63,12 +64,12 @@ DEVICE uint32_t barrier_of(const uint64_t *first, int32_t index)
 DEVICE void barriers_begin(struct barriers *b)
 {
     for (int32_t i = 0; i < WEFT_QUERIES; i++) {
-        barrier_init(barrier_of(b->queries_full, i), LOADERS);
-        barrier_init(barrier_of(b->queries_empty, i), WARPS);
+        barrier_init(barrier_of(b->queries_full, i), LOADERS * WARP);
+        barrier_init(barrier_of(b->queries_empty, i), WARPS * WARP);
     }
     for (int32_t i = 0; i < 2 * WEFT_STAGES; i++) {
-        barrier_init(barrier_of(b->tile_full, i), LOADERS);
-        barrier_init(barrier_of(b->tile_empty, i), WARPS);
+        barrier_init(barrier_of(b->tile_full, i), LOADERS * WARP);
+        barrier_init(barrier_of(b->tile_empty, i), WARPS * WARP);
     }
     barrier_init_end();
 }
@@ -93,9 +94,7 @@ DEVICE int32_t lane_row(const struct loader *own)
 DEVICE void loader_announce(struct loader *own)
 {
     bulk_fence();
-    __syncwarp();
-    if (own->lane == 0)
-        barrier_arrive(own->pending);
+    barrier_arrive(own->pending);
     own->pending = 0;
 }
 
@@ -244,16 +243,22 @@ DEVICE int32_t box_page_of(const struct weft__attention_device_args *args, const
                : 0;
 }
 
-// Asks for the keys or the values of a tile. The warps that load arrive at the barrier as if they had copied.
+// The warp arrives as if it had copied, and has bytes counted that it is about to ask for.
+DEVICE void warp_announce(const struct loader *own, uint32_t bytes, uint32_t barrier)
+{
+    if (own->lane == 0 && bytes > 0)
+        barrier_expect(barrier, bytes), barrier_arrive_as<WARP - 1>(barrier);
+    else if (own->lane == 0)
+        barrier_arrive_as<WARP>(barrier);
+    __syncwarp();
+}
+
+// Asks for the keys or the values of a tile. All warps that load arrive at the barrier.
 DEVICE void boxes_ask(const struct weft__attention_device_args *args, const struct loader *own,
                       int32_t kv_head, const unsigned char *map, int32_t page, int32_t key0,
                       uint32_t to, uint32_t barrier)
 {
-    if (own->lane == 0 && own->warp == 0)
-        barrier_expect(barrier, TILE_BYTES);
-    else if (own->lane == 0)
-        barrier_arrive(barrier);
-    __syncwarp();
+    warp_announce(own, own->warp == 0 ? TILE_BYTES : 0, barrier);
     if (own->warp > 0 || own->lane >= BOXES)
         return;
     const int32_t half = own->lane % ACROSS, row = box_row(own);
@@ -265,11 +270,7 @@ DEVICE void many_boxes_ask(const struct loader *own, int32_t kv_head, const unsi
                            int32_t page, int32_t key0, uint32_t to, uint32_t barrier)
 {
     const int32_t count = boxes_of_many(own);
-    if (own->lane == 0 && count > 0)
-        barrier_expect(barrier, (uint32_t)(count * BOX_ROWS * 128));
-    else if (own->lane == 0)
-        barrier_arrive(barrier);
-    __syncwarp();
+    warp_announce(own, (uint32_t)(count * BOX_ROWS * 128), barrier);
     if (own->lane >= count)
         return;
     const int32_t half = box_of_many(own) % ACROSS, row = box_row(own);
