@@ -12,7 +12,7 @@
 
 // --- barriers and stages --------------------------------------------------------------------------
 
-// A warp arrives as its 32 threads: where threads copy or read by themselves, each does; for the copy engine and wgmma one does for all.
+// Every thread of the warps arrives: what it has copied, or read by itself, it hands over itself.
 struct barriers {
     uint64_t queries_full[WEFT_QUERIES], queries_empty[WEFT_QUERIES];
     uint64_t tile_full[2 * WEFT_STAGES], tile_empty[2 * WEFT_STAGES]; // keys, then values
@@ -243,22 +243,16 @@ DEVICE int32_t box_page_of(const struct weft__attention_device_args *args, const
                : 0;
 }
 
-// The warp arrives as if it had copied, and has bytes counted that it is about to ask for.
-DEVICE void warp_announce(const struct loader *own, uint32_t bytes, uint32_t barrier)
-{
-    if (own->lane == 0 && bytes > 0)
-        barrier_expect(barrier, bytes), barrier_arrive_as<WARP - 1>(barrier);
-    else if (own->lane == 0)
-        barrier_arrive_as<WARP>(barrier);
-    __syncwarp();
-}
-
-// Asks for the keys or the values of a tile. All warps that load arrive at the barrier.
+// Asks for the keys or the values of a tile. The warps that load arrive at the barrier as if they had copied.
 DEVICE void boxes_ask(const struct weft__attention_device_args *args, const struct loader *own,
                       int32_t kv_head, const unsigned char *map, int32_t page, int32_t key0,
                       uint32_t to, uint32_t barrier)
 {
-    warp_announce(own, own->warp == 0 ? TILE_BYTES : 0, barrier);
+    if (own->lane == 0 && own->warp == 0)
+        barrier_expect(barrier, TILE_BYTES);
+    else
+        barrier_arrive(barrier);
+    __syncwarp();
     if (own->warp > 0 || own->lane >= BOXES)
         return;
     const int32_t half = own->lane % ACROSS, row = box_row(own);
@@ -270,7 +264,11 @@ DEVICE void many_boxes_ask(const struct loader *own, int32_t kv_head, const unsi
                            int32_t page, int32_t key0, uint32_t to, uint32_t barrier)
 {
     const int32_t count = boxes_of_many(own);
-    warp_announce(own, (uint32_t)(count * BOX_ROWS * 128), barrier);
+    if (own->lane == 0 && count > 0)
+        barrier_expect(barrier, (uint32_t)(count * BOX_ROWS * 128));
+    else
+        barrier_arrive(barrier);
+    __syncwarp();
     if (own->lane >= count)
         return;
     const int32_t half = box_of_many(own) % ACROSS, row = box_row(own);

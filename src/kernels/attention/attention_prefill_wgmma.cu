@@ -123,14 +123,10 @@ DEVICE void tile_wait(const struct worker *own, int32_t ring, const struct stage
     barrier_wait(barrier_of(own->shared->barriers.tile_full, ring + at->index), at->parity);
 }
 
-// Nobody of the warp reads it any more: one lane says so for all, or, where lanes have read it themselves, each.
-DEVICE void tile_leave(const struct worker *own, int32_t ring, struct stage *at, bool each)
+// Nobody of the warp reads it any more.
+DEVICE void tile_leave(const struct worker *own, int32_t ring, struct stage *at)
 {
-    const uint32_t barrier = barrier_of(own->shared->barriers.tile_empty, ring + at->index);
-    if (each)
-        barrier_arrive(barrier);
-    else if (own->lane == 0)
-        barrier_arrive_as<WARP>(barrier);
+    barrier_arrive(barrier_of(own->shared->barriers.tile_empty, ring + at->index));
     stage_next(at);
 }
 
@@ -242,9 +238,9 @@ DEVICE void largest_begin(const struct weft__attention_device_args *args, const 
     }
 }
 
-// Scores of a tile to weights, in place, and those of an item's first tile; its keys are left. True if acc is to be multiplied by factor.
+// Scores of a tile to weights, in place, and those of an item's first tile; true if acc is to be multiplied by factor.
 DEVICE bool weights_make(const struct weft__attention_device_args *args, const struct item *item,
-                         struct worker *own, int32_t key0, bool first, struct state *state,
+                         const struct worker *own, int32_t key0, bool first, struct state *state,
                          float score[WEFT_M][KEYS / 8][4], float factor[WEFT_M][2])
 {
     float sum[2];
@@ -253,11 +249,9 @@ DEVICE bool weights_make(const struct weft__attention_device_args *args, const s
         largest_begin(args, own, state, score);
     if (__all_sync(0xffffffffu, weights_guess(own, state, score, sum))) {
         state->sum[0][0] += sum[0], state->sum[0][1] += sum[1];
-        tile_leave(own, 0, &own->keys, false);
         return false;
     }
     scores_again(own, score);
-    tile_leave(own, 0, &own->keys, true);
     scores_see(args, item, own, key0, score);
     const bool follows = largest_follow(args, own->warp, own->lane, state, score, factor, 0);
     tile_weights(args, own->warp, own->lane, state, score);
@@ -277,11 +271,12 @@ DEVICE void tile_work(const struct weft__attention_device_args *args, const stru
     turn_give(own);
     WGMMA_WAIT(1);
     const bool follows = weights_make(args, item, own, key0, false, state, score, factor);
+    tile_leave(own, 0, &own->keys);
     // A loop between the weights and the wait for the values: the assembler would wait first.
     if (key0 + KEYS < item->end_key)
         tile_wait(own, 0, &own->keys);
     WGMMA_WAIT(0);
-    tile_leave(own, WEFT_STAGES, &own->values, false);
+    tile_leave(own, WEFT_STAGES, &own->values);
     if (follows)
         acc_follow(state, factor);
     weights_take(score, weight);
@@ -322,6 +317,7 @@ DEVICE void item_work(const struct weft__attention_device_args *args, const stru
     float factor[WEFT_M][2]; // of sums and results so far, which are 0
     state_begin(state);
     weights_make(args, item, own, begin, true, state, score, factor);
+    tile_leave(own, 0, &own->keys);
     weights_take(score, weight);
     if (begin + KEYS < end)
         tile_wait(own, 0, &own->keys);
@@ -333,7 +329,7 @@ DEVICE void item_work(const struct weft__attention_device_args *args, const stru
     if (AHEAD && item->slices == 1)
         rows_close(args, item, own, state, row);
     WGMMA_WAIT(0);
-    tile_leave(own, WEFT_STAGES, &own->values, false);
+    tile_leave(own, WEFT_STAGES, &own->values);
 }
 
 DEVICE void rows_store(const struct weft__attention_device_args *args, const struct state *state,
