@@ -43,8 +43,8 @@ enum {
      *  - on a CPU that multiplies bf16, more than 4 rows of X by f16 or bf16 weights have activations and
      *    weights rounded to bf16 (to nearest even, numbers below 2^-126 to zero).
      *  - on a CPU with tiles for bf16 (AMX), 64 rows of X and more (q6_k: 32) by packed blocks have
-     *    rounded activations and weights, times their scales and less their minima, rounded to bf16
-     *    (likewise).
+     *    activations and weights, times their scales and less their minima, rounded to bf16 (likewise):
+     *    activations at once, or those of a rounded buffer times their scales.
      *  The last three do not apply with WEFT_LINEAR_BATCH_INVARIANT. f32 weights (but see
      *  WEFT_LINEAR_F32_AS_BF16), and fp8 and int8 weights elsewhere, are exact either way. */
     WEFT_LINEAR_EXACT = 1u << 0,

@@ -153,7 +153,8 @@ static weft_status lay_out_workspace(weft_plan *plan)
     launch->x_offset = readies && weft__cpu_linear_reads_f32(launch, desc->num_parts)
                            ? take(&at, desc->cols, 4 * batch)
                            : -1;
-    launch->ready_offset = readies ? take(&at, desc->cols, 4 * threads * launch->together) : -1;
+    launch->own_rows = lays(desc, launch) ? WEFT__BF16_ROWS : launch->together;
+    launch->ready_offset = readies ? take(&at, desc->cols, 4 * threads * launch->own_rows) : -1;
     bool fit = weft__rounded_lay_out(desc->cols, few, &launch->x_layout) &&
                weft__rounded_lay_out(desc->parts[0].rows, few, &launch->y_layout);
     if (fit && launch->rounds)

@@ -63,6 +63,7 @@ struct weft__linear_launch {
     weft__narrow_fn *narrow; // of X to bf16, or NULL
     int32_t turned;          // rows of X that it lays into one another, or 0
     int32_t together; // rows of X that a thread makes ready at a time: those share cache lines
+    int32_t own_rows; // in f32, that it has room for meanwhile
     // Where something follows a product: floats of a block of results of a part, else 0; the rows of W of a block are a
     // multiple of stage_step.
     int64_t stage_floats, stage_step, stage_wanted;

@@ -308,6 +308,15 @@ static weft_status choose_kernels(const weft_plan *plan, struct weft__cpu_linear
     return WEFT_OK;
 }
 
+// Does nobody read the rows of X rounded to 8 bits?
+static bool all_tiles(const struct weft__cpu_linear_work *work)
+{
+    bool all = work->lay && work->launch->rounds;
+    for (int32_t p = 0; p < work->desc->num_parts; p++)
+        all = all && (work->kernels[p]->acts != WEFT__ACTS_q8 || lays(work, p));
+    return all;
+}
+
 weft__submit_fn weft__cpu_submit_linear;
 weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_args,
                                     weft_stream *stream)
@@ -338,6 +347,7 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
     weft_status status = choose_kernels(plan, &work);
     if (status != WEFT_OK)
         return status;
+    work.lays_numbers = all_tiles(&work);
     if (launch->ready_offset >= 0 && work.keeps_x) {
         work.x = (const float *)(void *)(workspace + launch->x_offset);
         work.x_stride = desc->cols;

@@ -65,7 +65,7 @@ struct weft__linear_call {
     int64_t x_stride;
     const uint16_t *x_bf16;  // [batch], as the kernel's narrow() has laid it
     int64_t x_bf16_stride;   // weft__linear_bf16_stride()
-    const uint16_t *x_tiles; // [batch] in bf16 as the kernel's lay() has put rounded rows, or NULL
+    const uint16_t *x_tiles; // [batch] in bf16 as the kernel's tiler has put them, or NULL
     int64_t x_tiles_stride;  // likewise
     struct weft__rounded acts;
     float *y;
@@ -95,6 +95,12 @@ typedef void weft__lay_fn(const struct weft__rounded *x, int32_t m, int32_t rows
                           uint16_t *to, int64_t stride);
 enum { WEFT__LAY_LONGEST = 1 << 17 }; // columns
 
+// Both ways to tiles: of rows that are rounded, and of numbers (whose columns are a multiple of 32).
+struct weft__linear_tiler {
+    weft__lay_fn *rounded;
+    weft__narrow_fn *numbers;
+};
+
 // Lays `rows` rows of W, at most a panel, `stride_bytes` apart, as a panel at `to` (linear_packed.h). Reads
 // nothing past a row's last block.
 typedef void weft__pack_fn(weft_dtype dtype, const unsigned char *weight, int64_t stride_bytes,
@@ -119,9 +125,9 @@ struct weft__linear_kernel {
     weft__pack_fn *pack;     // of W, where it reads panels, else NULL
     const struct weft__codes_packer
         *codes; // of W, where it reads 12 bits (linear_packed_bf16.h), else NULL
-    // Where it multiplies lay_batch rows of X and more as bf16, unless bits must not depend on their number: what lays rounded
-    // rows; else NULL.
-    weft__lay_fn *lay;
+    // Where it multiplies lay_batch rows of X and more as bf16, unless bits must not depend on their number: what makes tiles of
+    // them; else NULL.
+    const struct weft__linear_tiler *lay;
     int32_t lay_batch;
     bool groups;  // takes scales and biases of the format's own groups, in 16 bits
     int32_t form; // CUDA: the shape that its name asks for (linear_cuda_shape.h)

@@ -4,7 +4,7 @@
 // for the loop (of int8 tiles, linear_packed_amx.c, these are most of it).
 //
 //      w[step][panel]   32 columns of 16 rows: 16 pairs of columns, a lane is a row of W
-//      x[step]          16 rows by the same columns, as they lie; tiles one after another (weft__linear_lay_amx())
+//      x[step]          16 rows by the same columns, as they lie; tiles one after another
 //      total[panel][m]  sums of the chunks before, which tiles go on with
 //
 // A chunk of 512 columns of two panels lies in the first cache and passes by all rows of X, whose columns of a chunk lie in the
@@ -333,9 +333,8 @@ WEFT__INLINE __m512i widened(const int8_t *q, __m512 scale)
                     _mm512_mul_ps(_mm512_cvtepi32_ps(high), scale));
 }
 
-weft__lay_fn weft__linear_lay_amx;
-void weft__linear_lay_amx(const struct weft__rounded *x, int32_t m, int32_t rows, int64_t cols,
-                          uint16_t *to, int64_t stride)
+static void lay_rounded(const struct weft__rounded *x, int32_t m, int32_t rows, int64_t cols,
+                        uint16_t *to, int64_t stride)
 {
     uint16_t *tile = to + m * stride;
     for (int64_t k = 0; k < cols; k += STEP, tile += TILE_ELEMS)
@@ -345,6 +344,18 @@ void weft__linear_lay_amx(const struct weft__rounded *x, int32_t m, int32_t rows
                                widened(row.q + k, _mm512_set1_ps(row.scale[k / STEP])));
         }
 }
+
+// Tile after tile: a row's tiles are written 1 KB apart, into few sets of the first cache.
+static void lay_numbers(const void *x, weft_dtype dtype, int64_t x_stride, int32_t rows,
+                        int64_t cols, int32_t m, uint16_t *to, int64_t stride)
+{
+    uint16_t *tile = to + m / X_STEP * X_STEP * stride + m % X_STEP * STEP;
+    for (int64_t k = 0; k < cols; k += STEP, tile += TILE_ELEMS)
+        for (int32_t r = 0; r < rows; r++)
+            _mm512_store_si512(tile + r * STEP, bf16_row(x, dtype, r * x_stride + k, STEP));
+}
+
+const struct weft__linear_tiler weft__linear_tiler_amx = {lay_rounded, lay_numbers};
 
 void weft__linear_packed_wide_amx(const struct weft__linear_call *call, int64_t row0, int64_t row1)
 {
