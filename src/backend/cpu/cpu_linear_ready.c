@@ -96,8 +96,8 @@ static void ready_rows(const struct weft__cpu_linear_work *work, int32_t m, int3
         x = i ? x : row;
     }
     if (work->lays_numbers)
-        work->lay->numbers(x, WEFT_F32, own ? work->desc->cols : stride, rows, work->desc->cols, m,
-                           work->x_tiles, work->x_tiles_stride);
+        work->lay->numbers(x, own ? work->desc->cols : stride, m, rows, work->desc->cols,
+                           work->x_tiles, work->x_tiles_rows);
     if (work->x_bf16)
         launch->narrow(x, WEFT_F32, own ? work->desc->cols : stride, rows, work->desc->cols, m,
                        work->x_bf16, work->x_bf16_stride);
@@ -106,7 +106,7 @@ static void ready_rows(const struct weft__cpu_linear_work *work, int32_t m, int3
 // Lays rows [m, m + rows), from a tile's first on.
 static void lay_rows(const struct weft__cpu_linear_work *work, int32_t m, int32_t rows)
 {
-    work->lay->rounded(&work->acts, m, rows, work->desc->cols, work->x_tiles, work->x_tiles_stride);
+    work->lay->rounded(&work->acts, m, rows, work->desc->cols, work->x_tiles, work->x_tiles_rows);
 }
 
 // Rows of a task; those of a tile, if it lays what it has rounded.

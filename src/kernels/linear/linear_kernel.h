@@ -66,10 +66,13 @@ struct weft__linear_call {
     const uint16_t *x_bf16;  // [batch], as the kernel's narrow() has laid it
     int64_t x_bf16_stride;   // weft__linear_bf16_stride()
     const uint16_t *x_tiles; // [batch] in bf16 as the kernel's tiler has put them, or NULL
-    int64_t x_tiles_stride;  // likewise
+    int64_t x_tiles_rows;    // rows of X that have a place there
+    void *room;              // of the thread, for what the tiler says, or NULL
     struct weft__rounded acts;
     float *y;
     int64_t y_stride;
+    bool
+        y_past; // its rows are whole lines that nobody reads soon: they may be written past the caches
     const float *bias;     // or NULL
     const float *residual; // or NULL
     int64_t residual_stride;
@@ -88,18 +91,18 @@ typedef void weft__narrow_fn(const void *x, weft_dtype dtype, int64_t x_stride, 
                              int64_t cols, int32_t m, uint16_t *to, int64_t stride);
 enum { WEFT__BF16_ROWS = 16, WEFT__BF16_SIXES = 6 };
 
-// Puts rows [m, m + rows) of X, m a multiple of WEFT__BF16_ROWS and rows at most that many, which are rounded to 8 bits, into `to`
-// as bf16, to nearest even: tiles of 32 columns of all of them one after another, a row beside the next. `to` has room for whole
-// sixteens of rows of `stride` elements.
-typedef void weft__lay_fn(const struct weft__rounded *x, int32_t m, int32_t rows, int64_t cols,
-                          uint16_t *to, int64_t stride);
-enum { WEFT__LAY_LONGEST = 1 << 17 }; // columns
-
-// Both ways to tiles: of rows that are rounded, and of numbers (whose columns are a multiple of 32).
+// Makes tiles of rows of X, 16 rows by 32 columns in bf16 (to nearest even), as linear_packed_wide_amx.c says. `all`: rows that
+// have a place in `to`, whole sixteens.
 struct weft__linear_tiler {
-    weft__lay_fn *rounded;
-    weft__narrow_fn *numbers;
+    // Rows [m, m + rows), m a multiple of WEFT__BF16_ROWS and rows at most that many, which are rounded to 8 bits.
+    void (*rounded)(const struct weft__rounded *x, int32_t m, int32_t rows, int64_t cols,
+                    uint16_t *to, int64_t all);
+    // Rows [m, m + rows) of one sixteen as they are, of which x is the first; the columns are a multiple of 32.
+    void (*numbers)(const float *x, int64_t x_stride, int32_t m, int32_t rows, int64_t cols,
+                    uint16_t *to, int64_t all);
+    int64_t room_bytes; // that a thread wants when it multiplies
 };
+enum { WEFT__LAY_LONGEST = 1 << 17 }; // columns
 
 // Lays `rows` rows of W, at most a panel, `stride_bytes` apart, as a panel at `to` (linear_packed.h). Reads
 // nothing past a row's last block.
