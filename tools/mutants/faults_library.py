@@ -566,6 +566,12 @@ fault("amx-wide-sums-anew", "src/kernels/linear/linear_packed_wide_amx.c",
 fault("amx-wide-rows-of-first-tile", "src/kernels/linear/linear_packed_wide_amx.c",
       "(part->col + c) * columns", "c * columns",
       "rows of X past 512 are the first ones again", *X)
+fault("amx-wide-numbers-of-first-row", "src/kernels/linear/linear_packed_wide_amx.c",
+      "narrow_row(x + r * x_stride + k, STEP)", "narrow_row(x + k, STEP)",
+      "rows of X become tiles of their sixteen's first row", *X)
+fault("amx-results-past-caches", "src/kernels/linear/linear_bf16_avx512.h",
+      "_mm512_stream_ps(call->y + m * call->y_stride + row, value);", "_mm512_stream_ps(call->y + row, value);",
+      "results that pass by the caches are all in the first row", *X)
 fault("amx-wide-scale-of-first-group", "src/kernels/linear/linear_packed_wide_amx.c",
       "row.scale[k / STEP]", "row.scale[0]",
       "rows of X laid as tiles have the first group's scale", *X)

@@ -130,11 +130,11 @@ void weft__cpu_linear_ready_x(const weft_context *context, struct weft__cpu_line
     const int32_t batch = work->args->batch, threads = weft__cpu_of(context)->threads;
     if (!work->launch->rounds && work->launch->ready_offset < 0 && !work->x_bf16)
         return;
-    // where all threads have tiles enough
-    const bool many = batch / WEFT__BF16_ROWS >= 4 * threads;
-    work->lays_ready = work->lay && !work->lays_numbers && work->launch->rounds && many;
-    work->ready_rows =
-        work->lay && work->launch->rounds && many ? WEFT__BF16_ROWS : work->launch->together;
+    // by tiles, where all threads have enough of them; numbers alone go so much faster by tiles that one is enough
+    const int32_t tiles = batch / WEFT__BF16_ROWS, enough = (work->lays_numbers ? 1 : 4) * threads;
+    const bool by_tiles = work->lay && work->launch->rounds && tiles >= enough;
+    work->lays_ready = by_tiles && !work->lays_numbers;
+    work->ready_rows = by_tiles ? WEFT__BF16_ROWS : work->launch->together;
     const int32_t tasks = (int32_t)weft__ceil_div(batch, work->ready_rows);
     if (!alone && batch > WEFT__FEW_ROWS)
         weft__cpu_parallel_for(context, tasks, ready_task, work);

@@ -201,22 +201,29 @@ static bool in_shorts(const struct weft__cpu_linear_work *work, int32_t p)
                                   work->desc->parts[p].rows);
 }
 
-// Rows of W of a task. X comes from the third-level cache for each task anew: in short chunks of columns not less than 128, if all
-// threads have that; where tiles take packed weights 512, if all threads have four such.
+// Rows of W of a task that takes X as tiles: 512, if all threads have four such, where X is so large that it comes from the
+// third-level cache for each task anew.
+static int64_t rows_by_tiles(const weft_context *context, const struct weft__cpu_linear_work *work,
+                             int32_t p, int64_t least)
+{
+    enum { MOST = 512, TASKS = 4, PANEL = 32, LARGE_X = 768 * 1024 };
+    const int64_t tasks = (int64_t)TASKS * weft__cpu_of(context)->threads;
+    const int64_t share = weft__align_up(weft__ceil_div(work->desc->parts[p].rows, tasks), PANEL);
+    const int64_t most = share < MOST ? share : MOST;
+    return 2 * work->desc->cols * work->args->batch > LARGE_X && most > least ? most : least;
+}
+
+// Rows of W of a task. In short chunks of columns X comes from the third-level cache for each task anew, too: not less than 128, if
+// all threads have that.
 static int64_t rows_of(const weft_context *context, const struct weft__cpu_linear_work *work,
                        int32_t p)
 {
-    enum { LEAST = 128, PANEL = 32, LARGE = 512, LARGE_TASKS = 4 };
+    enum { LEAST = 128, PANEL = 32 };
     const struct weft__linear_split *split = &work->launch->parts[p].split;
     if (work->args->batch <= WEFT__FEW_ROWS)
         return split->rows_per_task;
-    if (lays(work, p)) {
-        const int64_t tasks = (int64_t)LARGE_TASKS * weft__cpu_of(context)->threads;
-        const int64_t some =
-            weft__align_up(weft__ceil_div(work->desc->parts[p].rows, tasks), PANEL);
-        const int64_t most = some < LARGE ? some : LARGE;
-        return most > split->rows_per_batch_task ? most : split->rows_per_batch_task;
-    }
+    if (lays(work, p))
+        return rows_by_tiles(context, work, p, split->rows_per_batch_task);
     if (!in_shorts(work, p) || split->rows_per_batch_task >= LEAST)
         return split->rows_per_batch_task;
     const int64_t share = weft__ceil_div(work->desc->parts[p].rows, weft__cpu_of(context)->threads);
