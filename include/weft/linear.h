@@ -191,8 +191,8 @@ WEFT_API weft_status weft_linear_plan(weft_context *context, const weft_linear_d
  *           threads. |error| <= 2^-23 * max(8, sqrt(cols)) * sum |w||x| against exact arithmetic on
  *           the activations that the kernel uses (see WEFT_LINEAR_EXACT), for rows of any length. For
  *           formats whose weights are differences or sums, |w| is the sum of the magnitudes of both
- *           terms. Where activations are rounded, a NaN or infinity in a group of 32 of them makes its
- *           row of Y NaN.
+ *           terms. Where activations are rounded to 8 bits, a NaN or infinity in a group of 32 of them makes
+ *           its row of Y NaN.
  *           On a GPU, runs without EXACT and BATCH_INVARIANT and with more than 16 rows of X (any
  *           number, if the variant names a kernel of cuBLASLt) multiply 16-bit numbers where weights are
  *           packed blocks, f16 or bf16, and fp8 or int8 where cuBLASLt is there. Weights (times their
