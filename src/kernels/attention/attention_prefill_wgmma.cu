@@ -225,17 +225,31 @@ DEVICE void scores_again(const struct worker *own, float score[WEFT_M][KEYS / 8]
     }
 }
 
+// How much nearer a row is to the nearest of the item's keys than to the last one of its first tile, in units of log2: scores rise by
+// that as keys come nearer, and what weights are measured against had to follow tile by tile.
+DEVICE float bias_ahead(const struct weft__attention_device_args *args, const struct item *item,
+                        int32_t key0, int32_t row)
+{
+    const struct biased at = biased_of(args, item, row);
+    const int32_t last = min(key0 + KEYS, item->end_key) - 1;
+    const int32_t nearest = max(min(at.own, item->end_key - 1), last);
+    return at.slope * (float)max(abs(at.own - last) - abs(at.own - nearest), 0);
+}
+
 // What weights of an item's first tile are measured against: the largest of its first and last keys.
-DEVICE void largest_begin(const struct weft__attention_device_args *args, const struct worker *own,
-                          struct state *state, const float score[WEFT_M][KEYS / 8][4])
+DEVICE void largest_begin(const struct weft__attention_device_args *args, const struct item *item,
+                          const struct worker *own, int32_t key0, struct state *state,
+                          const float score[WEFT_M][KEYS / 8][4])
 {
 #pragma unroll
     for (int32_t half = 0; half < 2; half++) {
         const float *const first = &score[0][0][2 * half], *const last =
                                                                &score[0][KEYS / 8 - 1][2 * half];
         const float most = fmaxf(fmaxf(first[0], first[1]), fmaxf(last[0], last[1]));
-        state->largest[0][half] =
-            warp_max(most, 4) * unit_of(args, own->warp * WARP_ROWS + own->lane / 4 + 8 * half);
+        const int32_t row = own->warp * WARP_ROWS + own->lane / 4 + 8 * half;
+        state->largest[0][half] = warp_max(most, 4) * unit_of(args, row);
+        if (WEFT_ALIBI)
+            state->largest[0][half] += bias_ahead(args, item, key0, row);
     }
 }
 
@@ -247,7 +261,7 @@ DEVICE bool weights_make(const struct weft__attention_device_args *args, const s
     float sum[2];
     scores_see(args, item, own, key0, score);
     if (first)
-        largest_begin(args, own, state, score);
+        largest_begin(args, item, own, key0, state, score);
     if (__all_sync(0xffffffffu, weights_guess(own, state, score, sum))) {
         state->sum[0][0] += sum[0], state->sum[0][1] += sum[1];
         return false;
