@@ -166,8 +166,10 @@ DEVICE struct biased biased_of(const struct weft__attention_device_args *args,
                                const struct item *item, int32_t at)
 {
     const struct row row = row_at(args, item->rows, min(at, item->rows.count - 1));
-    return (struct biased){item->seq.lengths.kv_len - item->seq.lengths.q_len + row.token,
-                           slope_of(args, row.head) * LOG2_E};
+    struct biased biased;
+    biased.own = item->seq.lengths.kv_len - item->seq.lengths.q_len + row.token;
+    biased.slope = slope_of(args, row.head) * LOG2_E;
+    return biased;
 }
 
 // Takes the bias off the scores of sixteen rows. Distances are whole floats: one conversion a half, not one a score.
