@@ -280,30 +280,36 @@ DEVICE float score_capped(const struct weft__attention_device_args *args, float 
 #endif
 }
 
-// The same of the first COUNT of every four of a lane's numbers of a tile. The text for large ones is entered by whole warps, for so
-// many fours at a time as registers have room for.
+// The same of the first COUNT of every four of a lane's numbers of a tile, so many fours at a time as registers have room for. Whole
+// warps enter one text or the other: a branch for each score would put them one behind the other.
 template <int32_t FOURS, int32_t COUNT>
 DEVICE void scores_cap(const struct weft__attention_device_args *args, float score[FOURS][4])
 {
     constexpr int32_t TOGETHER = WEFT_SOFTCAP && FOURS % 4 == 0 ? 4 : FOURS;
 #pragma unroll
     for (int32_t t0 = 0; t0 < FOURS; t0 += TOGETHER) {
-        uint32_t far = 1u << 30; // of a square: 2 and more, infinity, NaN
-#if WEFT_SOFTCAP
-        far = 0;
+        float square[TOGETHER][COUNT];
+        uint32_t far = 0; // bit 30: 2 and more, infinity, NaN
 #pragma unroll
-        for (int32_t t = t0; t < t0 + TOGETHER; t++)
+        for (int32_t t = 0; t < TOGETHER; t++)
 #pragma unroll
-            for (int32_t i = 0; i < COUNT; i++)
-                far |= float_bits(cap_square(args, score[t][i]));
-        far = __any_sync(0xffffffffu, far >> 30);
-#endif
+            for (int32_t i = 0; i < COUNT; i++) {
+                square[t][i] = WEFT_SOFTCAP ? cap_square(args, score[t0 + t][i]) : 0;
+                far |= float_bits(square[t][i]);
+            }
+        if (WEFT_SOFTCAP && !__any_sync(0xffffffffu, far >> 30)) {
 #pragma unroll
-        for (int32_t t = t0; t < t0 + TOGETHER; t++)
+            for (int32_t t = 0; t < TOGETHER; t++)
 #pragma unroll
-            for (int32_t i = 0; i < COUNT; i++)
-                score[t][i] = far ? score_capped(args, score[t][i])
-                                  : capped_near(args, score[t][i], cap_square(args, score[t][i]));
+                for (int32_t i = 0; i < COUNT; i++)
+                    score[t0 + t][i] = capped_near(args, score[t0 + t][i], square[t][i]);
+        } else {
+#pragma unroll
+            for (int32_t t = 0; t < TOGETHER; t++)
+#pragma unroll
+                for (int32_t i = 0; i < COUNT; i++)
+                    score[t0 + t][i] = score_capped(args, score[t0 + t][i]);
+        }
     }
 }
 

@@ -156,42 +156,47 @@ DEVICE float unit_of(const struct weft__attention_device_args *args, int32_t row
     return FACTORS && !SCORES_PREPARED ? unit * shared_factors()[row] : unit;
 }
 
-// Where a row stands that scores have a bias of, the one of a lane in half of sixteen rows: its own key, its head's slope.
+// What the bias of a row's scores follows from: its own key, and its head's slope in units of log2.
 struct biased {
     int32_t own;
-    float slope; // in units of log2
+    float slope;
 };
 
-DEVICE struct biased biased_of(const struct weft__attention_device_args *args,
-                               const struct item *item, int32_t at)
+// Of the lane's rows. Asked for before products are waited for: slopes come from memory.
+DEVICE void biased_rows(const struct weft__attention_device_args *args, const struct item *item,
+                        int32_t warp, int32_t lane, struct biased biased[WEFT_M][2])
 {
-    const struct row row = row_at(args, item->rows, min(at, item->rows.count - 1));
-    struct biased biased;
-    biased.own = item->seq.lengths.kv_len - item->seq.lengths.q_len + row.token;
-    biased.slope = slope_of(args, row.head) * LOG2_E;
-    return biased;
+#pragma unroll
+    for (int32_t m = 0; m < WEFT_M * WEFT_ALIBI; m++)
+#pragma unroll
+        for (int32_t half = 0; half < 2; half++) {
+            const int32_t at = warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half;
+            const struct row row = row_at(args, item->rows, min(at, item->rows.count - 1));
+            biased[m][half].own = item->seq.lengths.kv_len - item->seq.lengths.q_len + row.token;
+            biased[m][half].slope = slope_of(args, row.head) * LOG2_E;
+        }
 }
 
 // Takes the bias off the scores of sixteen rows. Distances are whole floats: one conversion a half, not one a score.
-DEVICE void scores_bias(const struct weft__attention_device_args *args, const struct item *item,
-                        int32_t key0, int32_t row0, int32_t lane, float score[KEYS / 8][4])
+DEVICE void scores_bias(const struct biased biased[2], int32_t key0, int32_t lane,
+                        float score[KEYS / 8][4])
 {
 #pragma unroll
     for (int32_t half = 0; half < 2; half++) {
-        const struct biased row = biased_of(args, item, row0 + lane / 4 + 8 * half);
-        const float far = (float)(row.own - key0 - 2 * (lane % 4));
+        const float far = (float)(biased[half].own - key0 - 2 * (lane % 4));
 #pragma unroll
         for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
             for (int32_t i = 0; i < 2; i++)
-                score[t][2 * half + i] =
-                    fmaf(-row.slope, fabsf(far - (float)(8 * t + i)), score[t][2 * half + i]);
+                score[t][2 * half + i] = fmaf(-biased[half].slope, fabsf(far - (float)(8 * t + i)),
+                                              score[t][2 * half + i]);
     }
 }
 
 // Scores as unit_of() wants them: soft-cap and bias done, or negated where the scale is below 0.
-DEVICE void tile_prepare(const struct weft__attention_device_args *args, const struct item *item,
-                         int32_t key0, int32_t warp, int32_t lane, float score[WEFT_M][KEYS / 8][4])
+DEVICE void tile_prepare(const struct weft__attention_device_args *args,
+                         const struct biased biased[WEFT_M][2], int32_t key0, int32_t warp,
+                         int32_t lane, float score[WEFT_M][KEYS / 8][4])
 {
     if (!SCORES_PREPARED && args->scale >= 0)
         return;
@@ -210,7 +215,7 @@ DEVICE void tile_prepare(const struct weft__attention_device_args *args, const s
         if (SCORES_PREPARED)
             scores_cap<KEYS / 8, 4>(args, score[m]);
         if (WEFT_ALIBI)
-            scores_bias(args, item, key0, warp * WARP_ROWS + 16 * m, lane, score[m]);
+            scores_bias(biased[m], key0, lane, score[m]);
     }
 }
 
