@@ -315,6 +315,8 @@ static void lay_out_few(struct few *f, const struct weft__attention_call *call,
         if (h == 0)
             continue;
         s->scores = first->scores; // what is made for a block is used before the next one
+        s->at = first->at;
+        s->values_at = first->values_at;
         s->weight = first->weight;
         s->key_scale = first->key_scale;
         s->value_scale = first->value_scale;
@@ -326,6 +328,26 @@ static void lay_out_few(struct few *f, const struct weft__attention_call *call,
     f->half = 0;
     f->late.any = f->odd = f->ready = false;
     _mm512_storeu_si512(first->order, order_of_rows(lanes, parts));
+}
+
+// Where the rows of head h lie, of the one read after it, and once more those of that one, to be asked for.
+INLINE void place_next(const int64_t *lead_at, int64_t stride, int32_t heads, int32_t h, int64_t *at)
+{
+    const bool last = h + 1 == heads;
+    const int64_t *next = last ? lead_at + BLOCK : lead_at;
+    const int64_t of_next = last ? 0 : (h + 1) * stride;
+    for (int32_t i = 0; i < BLOCK; i++) {
+        at[i] = lead_at[i] + h * stride;
+        at[BLOCK + i] = at[FAR + i] = next[i] + of_next;
+    }
+}
+
+INLINE void place_heads(const struct lead *lead, int32_t heads, int32_t h, struct rows *s)
+{
+    s->block = lead->rows.block;
+    place_next(lead->at, s->call->k.head_stride, heads, h, s->at);
+    if (s->values_at != s->at)
+        place_next(lead->values_at, s->call->v.head_stride, heads, h, s->values_at);
 }
 
 // `count` tiles of as many rows, each with keys, of one head after the other or of heads that go together.
@@ -345,7 +367,7 @@ INLINE void attend_lanes(const struct weft__attention_call *call,
     while (next_of(walker, &blocks))
         for (int32_t h = 0; h < heads; h++) {
             if (heads > 1)
-                place_rows(&lead, heads, h, &f.rows[h]);
+                place_heads(&lead, heads, h, &f.rows[h]);
             attend_head(&f, h, tiles + (walker->block->tile - first) * heads + h, lanes, parts);
         }
     tiles_end();
