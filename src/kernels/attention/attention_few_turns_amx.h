@@ -10,41 +10,43 @@ enum {
     TURNS = BLOCK / TURN,
     SIXTEEN_TURNS = 16 / TURN,
     ASK_BYTES = 64,
+    PIECES = 2, // of the rows that are asked for, which are asked for side by side
 };
 
-// How four rows of a plane are read, and which rows are asked for meanwhile.
+// How four rows of a plane are read, and which four rows are asked for meanwhile.
 struct turn {
     const char *pool;
     const int64_t *at, *ask;
     int32_t size, dim, lines; // of a row
-    int pieces;               // of the rows that are asked for, which are asked for side by side
+    int pieces;               // of 64 rows, which are asked for side by side; 1: rows lie anyhow
 };
 
-// Turn i. Rows of `dim` elements, a constant for those that are asked for in pieces.
+// Turn i.
 INLINE struct turn turn_of(const struct weft__attention_call *call,
                            const struct weft__attention_plane *plane, const int64_t *at,
                            weft_dtype kv, const int32_t dim, int32_t i)
 {
     const int32_t size = is_code(kv) ? 1 : 2, lines = (dim * size + ASK_BYTES - 1) / ASK_BYTES;
-    const int pieces = !__builtin_constant_p(dim) ? 1 : lines < 4 ? 2 : 4;
+    const int pieces = !__builtin_constant_p(dim) ? 1 : lines < 4 ? PIECES : 2 * PIECES;
     const int64_t *ask = call->ahead ? at + FAR : at;
     return (struct turn){plane->data, at, ask + i * TURN / pieces, size, dim, lines, pieces};
 }
 
-// Asks for line n of those that a turn asks for, for L2.
-INLINE void ask_line(const struct turn *turn, int n)
+// Asks for a line, for L2: that at `column` of row j of the turn, or, in pieces, line n of the turn.
+INLINE void ask_line(const struct turn *turn, int j, int32_t column, int n)
 {
     const int pieces = turn->pieces, lines = turn->lines;
-    const int row = n % pieces * (BLOCK / pieces) + n / (pieces * lines);
+    const int row = pieces == 1 ? j : n % pieces * (BLOCK / pieces) + n / (pieces * lines);
     const char *from = turn->pool + turn->size * turn->ask[row];
-    _mm_prefetch(from + n / pieces % lines * ASK_BYTES, _MM_HINT_T1);
+    _mm_prefetch(from + (pieces == 1 ? turn->size * column : n / pieces % lines * ASK_BYTES),
+                 _MM_HINT_T1);
 }
 
-// 64 codes, or 32 numbers, of row `j` from `column` on. Asks for line n.
-INLINE __m512i take_line(const struct turn *turn, int32_t j, int32_t column, int n)
+// 64 codes, or 32 numbers, of row `first` + j from `column` on. Asks for line n.
+INLINE __m512i take_line(const struct turn *turn, int32_t first, int j, int32_t column, int n)
 {
-    const char *from = turn->pool + turn->size * (turn->at[j] + column);
-    ask_line(turn, n);
+    const char *from = turn->pool + turn->size * (turn->at[first + j] + column);
+    ask_line(turn, j, column, n);
     return turn->size == 1 ? load_codes(from, turn->dim, column) : _mm512_loadu_si512(from);
 }
 
@@ -59,7 +61,7 @@ INLINE void take_keys(const struct tiles *t, weft_dtype kv, const struct code_ta
         uint16_t *to = row;
         VF32_UNROLL
         for (int32_t column = 0; column < turn->dim; column += group_of(kv)) {
-            __m512i x[2] = {take_line(turn, first + j, column, j * turn->lines + column / group_of(kv))};
+            __m512i x[2] = {take_line(turn, first, j, column, j * turn->lines + column / group_of(kv))};
             if (is_code(kv))
                 widen_codes(kv, table, x[0], x);
             VF32_UNROLL
@@ -69,11 +71,12 @@ INLINE void take_keys(const struct tiles *t, weft_dtype kv, const struct code_ta
     }
 }
 
-// 32 numbers of f16 of row `j` from `column` on. Asks for line n.
-INLINE const uint16_t *ask_line_f16(const struct turn *turn, int32_t j, int32_t column, int n)
+// 32 numbers of f16 of row `first` + j from `column` on. Asks for line n.
+INLINE const uint16_t *ask_line_f16(const struct turn *turn, int32_t first, int j, int32_t column,
+                                    int n)
 {
-    ask_line(turn, n);
-    return (const uint16_t *)(const void *)turn->pool + turn->at[j] + column;
+    ask_line(turn, j, column, n);
+    return (const uint16_t *)(const void *)turn->pool + turn->at[first + j] + column;
 }
 
 // Keys of f16: first parts, second parts.
@@ -86,7 +89,7 @@ INLINE void take_keys_f16(const struct tiles *t, const struct turn *turn, int32_
         uint16_t *to = row;
         VF32_UNROLL
         for (int32_t column = 0; column < turn->dim; column += GROUP, to += TILE_NUMBERS) {
-            const uint16_t *from = ask_line_f16(turn, first + j, column, j * turn->lines + column / GROUP);
+            const uint16_t *from = ask_line_f16(turn, first, j, column, j * turn->lines + column / GROUP);
             const struct parts x = parts_of_f16(load_sixteen(from), load_sixteen(from + 16));
             _mm512_storeu_si512(to, x.most);
             _mm512_storeu_si512(to + part, x.rest);
@@ -130,20 +133,20 @@ INLINE void take_values(struct tiles *t, weft_dtype kv, const struct code_table 
 {
     uint16_t *row = t->values + first % 32 / 2 * 32;
     VF32_UNROLL
-    for (int32_t j = first; j < first + TURN; j += 2, row += 32) {
+    for (int32_t j = 0; j < TURN; j += 2, row += 32) {
         uint16_t *to = row;
         VF32_UNROLL
         for (int32_t column = 0; column < turn->dim; column += group_of(kv)) {
             __m512i x[4];
-            const int n = (j - first) * turn->lines + 2 * column / group_of(kv);
-            pair_lines(kv, table, take_line(turn, j, column, n),
-                       take_line(turn, j + 1, column, n + 1), x);
+            const int n = j * turn->lines + 2 * column / group_of(kv);
+            pair_lines(kv, table, take_line(turn, first, j, column, n),
+                       take_line(turn, first, j + 1, column, n + 1), x);
             VF32_UNROLL
             for (int i = 0; i < group_of(kv) / 16; i++, to += TILE_NUMBERS)
                 _mm512_storeu_si512(to, x[i]);
         }
-        if (kv != WEFT_INT8 && (t->rows.by_all >> j & 3) != 3)
-            tame_pair(t, j / 2, row);
+        if (kv != WEFT_INT8 && (t->rows.by_all >> (first + j) & 3) != 3)
+            tame_pair(t, (first + j) / 2, row);
     }
 }
 
@@ -169,14 +172,14 @@ INLINE void take_values_f16(struct tiles *t, const struct turn *turn, int32_t fi
     const int64_t part = (int64_t)turn->dim / 16 * TILE_NUMBERS;
     uint16_t *row = t->values + first % 32 / 2 * 32;
     VF32_UNROLL
-    for (int32_t j = first; j < first + TURN; j += 2, row += 32) {
+    for (int32_t j = 0; j < TURN; j += 2, row += 32) {
         __m512i largest = _mm512_setzero_si512();
         uint16_t *to = row;
         VF32_UNROLL
         for (int32_t column = 0; column < turn->dim; column += GROUP) {
-            const int n = (j - first) * turn->lines + 2 * column / GROUP;
-            const uint16_t *a = ask_line_f16(turn, j, column, n);
-            const uint16_t *b = ask_line_f16(turn, j + 1, column, n + 1);
+            const int n = j * turn->lines + 2 * column / GROUP;
+            const uint16_t *a = ask_line_f16(turn, first, j, column, n);
+            const uint16_t *b = ask_line_f16(turn, first, j + 1, column, n + 1);
             largest = largest_f16(largest_f16(largest, a), b);
             VF32_UNROLL
             for (int i = 0; i < GROUP; i += 16, to += TILE_NUMBERS) {
@@ -186,9 +189,9 @@ INLINE void take_values_f16(struct tiles *t, const struct turn *turn, int32_t fi
             }
         }
         if (is_wild_f16(largest))
-            tame_parts(t, (const uint16_t *)(const void *)turn->pool + turn->at[j],
-                       (const uint16_t *)(const void *)turn->pool + turn->at[j + 1], turn->dim, j,
-                       row);
+            tame_parts(t, (const uint16_t *)(const void *)turn->pool + turn->at[first + j],
+                       (const uint16_t *)(const void *)turn->pool + turn->at[first + j + 1],
+                       turn->dim, first + j, row);
     }
 }
 
