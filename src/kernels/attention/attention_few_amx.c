@@ -346,7 +346,10 @@ static struct order order_of(const struct weft__attention_call *call, int32_t he
     const bool beside = weft__attention_heads_beside(call);
     return (struct order){
         .heads = heads,
-        .run = beside ? 1 : page >= rows ? rows : rows % page ? 1 : page,
+        .run = beside         ? 1
+               : page >= rows ? rows
+               : rows % page  ? 1
+                              : page,
         .by_two = is_code(call->k.dtype) && call->k.dim <= ASK_BYTES && heads % 2 == 0,
     };
 }

@@ -61,7 +61,8 @@ INLINE void take_keys(const struct tiles *t, weft_dtype kv, const struct code_ta
         uint16_t *to = row;
         VF32_UNROLL
         for (int32_t column = 0; column < turn->dim; column += group_of(kv)) {
-            __m512i x[2] = {take_line(turn, first, j, column, j * turn->lines + column / group_of(kv))};
+            __m512i x[2] = {
+                take_line(turn, first, j, column, j * turn->lines + column / group_of(kv))};
             if (is_code(kv))
                 widen_codes(kv, table, x[0], x);
             VF32_UNROLL
@@ -89,7 +90,8 @@ INLINE void take_keys_f16(const struct tiles *t, const struct turn *turn, int32_
         uint16_t *to = row;
         VF32_UNROLL
         for (int32_t column = 0; column < turn->dim; column += GROUP, to += TILE_NUMBERS) {
-            const uint16_t *from = ask_line_f16(turn, first, j, column, j * turn->lines + column / GROUP);
+            const uint16_t *from =
+                ask_line_f16(turn, first, j, column, j * turn->lines + column / GROUP);
             const struct parts x = parts_of_f16(load_sixteen(from), load_sixteen(from + 16));
             _mm512_storeu_si512(to, x.most);
             _mm512_storeu_si512(to + part, x.rest);

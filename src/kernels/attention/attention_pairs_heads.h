@@ -56,7 +56,7 @@ static void begin_lead(struct lead *lead, const struct rows *like,
 // Where head h of the block at hand lies, then what is read next, then the share of all heads' next block that is asked for
 // meanwhile.
 static inline void place_head(const int64_t *lead_at, int64_t stride, int32_t heads, int32_t h,
-                       int64_t *at)
+                              int64_t *at)
 {
     const bool last = h + 1 == heads;
     const int64_t *next = last ? lead_at + BLOCK : lead_at;
