@@ -6,8 +6,8 @@
 //      score[16 keys][rows]        =  key[16 keys][32 elements] * q[16 pairs of elements][rows]
 //      acc[rows][16 columns]      +=  weight[rows][32 keys] * value[16 pairs of keys][16 columns]
 //
-// Memory is what counts, so keys and values change by turns of TURN rows, each asking for what lies near and far
-// ahead (attention_few.h), and go to scratch as bf16, f16 in two parts. All else runs beside turns, a little at each, so that no
+// Memory is what counts, so keys and values change by turns of TURN rows, each asking for lines of
+// what is read next (place_next()), and go to scratch as bf16, f16 in two parts. All else runs beside turns, a little at each, so that no
 // product waits for what was just written, and nothing for a product: keys are sixteen rows ahead of scores, the
 // softmax and the products of values are those of the block before.
 //
@@ -330,11 +330,11 @@ static void lay_out_few(struct few *f, const struct weft__attention_call *call,
     _mm512_storeu_si512(first->order, order_of_rows(lanes, parts));
 }
 
+enum { STREAMS = 8 }; // of all heads' rows, asked for side by side
+
 // In which order rows of the next block are asked for while head h is read, half of them of each of two pieces: those of the
 // head that is read next; of heads of one line those of the next two heads; where rows of heads lie beside each other, or
 // pages are short, those of all heads, page by page, `run` rows of a head after the other.
-enum { STREAMS = 8 };
-
 struct order {
     int32_t heads, run;
     bool by_two;
