@@ -219,11 +219,15 @@ static void slices_cover_the_columns(void **state)
                                                        s->warps % s->team == 0 &&
                                                        s->team <= s->slice_tiles &&
                                                        4 % s->stages == 0 && cols % 256 == 0);
+                        assert_true(s->pair ==
+                                    (s->rows > 16 && devices[d].num_sms / s->slices > 1));
                         teams += s->team > 0;
                         assert_ptr_equal(weft__linear_slice_of(&slices, s->rows), s);
                     }
                 }
     assert_true(served > 1000 && teams > 30);
+    assert_true(weft__linear_slice_blocks(132, 4, true) == 32 &&
+                weft__linear_slice_blocks(132, 4, false) == 33);
 }
 
 // What a device is decides by tables: below and above each of their steps.

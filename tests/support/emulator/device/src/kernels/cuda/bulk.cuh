@@ -90,6 +90,12 @@ DEVICE void copy_bulk_as(uint32_t to_shared, const void *from, uint32_t bytes, u
     copy_bulk(to_shared, from, bytes, barrier);
 }
 
+DEVICE void cluster_copy(uint32_t own, uint32_t rank, uint32_t bytes, uint32_t barrier)
+{
+    copy_bulk(emulated->of_block(own, rank), emulated->shared_pointer(own), bytes,
+              emulated->of_block(barrier, rank));
+}
+
 struct two_phases {
     uint32_t barrier[2], parity[2];
 };
