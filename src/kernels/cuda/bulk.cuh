@@ -270,4 +270,18 @@ DEVICE void cluster_send_2(float *own, uint32_t rank, float2 two, uint32_t barri
 #endif
 }
 
+// One number, the same way: its 4 bytes count.
+DEVICE void cluster_send_1(float *own, uint32_t rank, float one, uint32_t barrier)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile(
+        "{.reg .u32 to, at;\n"
+        "mapa.shared::cluster.u32 to, %0, %1; mapa.shared::cluster.u32 at, %2, %1;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [to], %3, [at];}" ::"r"(
+            (uint32_t)__cvta_generic_to_shared(own)),
+        "r"(rank), "r"(barrier), "f"(one)
+        : "memory");
+#endif
+}
+
 #endif
