@@ -8,13 +8,15 @@
 #include "src/kernels/linear/linear_store.h"
 
 enum {
+    UNITS =
+        4, // the one before, of which sums are left, this, and those of both panels that come next
     PANELS = 2,   // that meet a tile of X together
     HALF = 8,     // rows of X: no more are finished where there are no more
     AHEAD = 4096, // bytes of weights behind those that are unpacked, for the second cache
 };
 
 struct few {
-    struct unit unit[2][PANELS]; // these, and those that come next
+    struct unit unit[UNITS]; // in turns
     struct x_scales x[WEFT__TILED_FEW_LONGEST / UNIT_COLS];
     struct stored stored;
     __m512 total[PANELS + 1][TILE_STEP]; // the last of what comes before a pair, which is nothing
@@ -59,34 +61,34 @@ WEFT__INLINE void begin_coming(struct coming *next, const struct pair *pair, int
     next->groups = (int)((left < UNIT_COLS ? left : UNIT_COLS) / WEFT__PACKED_GROUP);
 }
 
-// A pair by all columns, of which the first units are unpacked. Gives which units come next.
-WEFT__INLINE int multiply_pair(const struct weft__linear_call *call, struct few *p, int which,
+// A pair by all columns, of which the first units are unpacked from place `at` on. Gives the place of the next pair's.
+WEFT__INLINE int multiply_pair(const struct weft__linear_call *call, struct few *p, int at,
                                const struct pair *pair, struct tile_format t, struct how how)
 {
     const struct weft__packed_shape shape = weft__packed_shape(t.f.dtype);
     const struct weft__rounded_row x = weft__rounded_row(&call->acts, 0);
     struct coming next;
     __m512 acc[TILE_STEP];
-    struct step before = {.w = (const __m512i(*)[QUADS])p->unit[which][0].w,
-                          .scale = p->unit[which][0].scale,
-                          .minimum = p->unit[which][0].minimum,
-                          .unit = &p->unit[which][0],
+    struct step before = {.w = (const __m512i(*)[QUADS])p->unit[at].w,
+                          .scale = p->unit[at].scale,
+                          .minimum = p->unit[at].minimum,
+                          .unit = &p->unit[at],
                           .x = p->x,
                           .total = p->total[PANELS]};
     WEFT__UNROLL for (int c = 0; c < how.rows; c++)
     {
         acc[c] = p->total[0][c] = p->total[1][c] = _mm512_setzero_ps();
     }
-    for (int64_t k = 0; k < call->cols; k += UNIT_COLS, which ^= 1)
-        for (int n = 0; n < pair->count; n++) {
-            const struct unit *unit = &p->unit[which][n];
+    for (int64_t k = 0; k < call->cols; k += UNIT_COLS)
+        for (int n = 0; n < pair->count; n++, at = (at + 1) % UNITS) {
+            const struct unit *unit = &p->unit[at];
             const struct step now = {.w = (const __m512i(*)[QUADS])unit->w,
                                      .scale = unit->scale,
                                      .minimum = unit->minimum,
                                      .unit = unit,
                                      .x = &p->x[k / UNIT_COLS],
                                      .total = p->total[n]};
-            next.unit = &p->unit[which ^ 1][n];
+            next.unit = &p->unit[(at + pair->count) % UNITS];
             begin_coming(&next, pair, n, k + UNIT_COLS, call->cols, shape);
             tiles_written();
             multiply_slots(&p->stored, acc, x.q + k, call->acts.at.row_bytes, &before, &now, how,
@@ -94,7 +96,7 @@ WEFT__INLINE int multiply_pair(const struct weft__linear_call *call, struct few 
             before = now;
         }
     multiply_end(&p->stored, acc, &before, how);
-    return which;
+    return at;
 }
 
 WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, int64_t row1,
@@ -106,14 +108,14 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
     const int64_t panel_bytes = weft__packed_panel_bytes(shape, call->cols);
     const int64_t panels = (row1 - row0 + WEFT__PACKED_ROWS - 1) / WEFT__PACKED_ROWS;
     const unsigned char *first = call->weight + row0 / WEFT__PACKED_ROWS * panel_bytes;
-    int which = 0;
+    int at = 0;
     for (int i = 0; i < 6 && call->batch < TILE_STEP; i++)
         shapes.rows[i] = (uint8_t)call->batch;
     tiles_begin_as(shapes);
     begin_rows(call, &p, how);
     for (int n = 0; n < PANELS && n < panels; n++)
-        unpack(&p.unit[0][n], first + n * panel_bytes,
-               call->cols < UNIT_COLS ? call->cols : UNIT_COLS, t);
+        unpack(&p.unit[n], first + n * panel_bytes, call->cols < UNIT_COLS ? call->cols : UNIT_COLS,
+               t);
     for (int64_t n = 0; n < panels; n += PANELS) {
         const int64_t left = panels - n;
         const struct pair pair = {.panels = first + n * panel_bytes,
@@ -124,7 +126,7 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
                                   .count = left < PANELS ? 1 : PANELS,
                                   .next_count = left - PANELS == 1 ? 1 : PANELS,
                                   .panel_bytes = panel_bytes};
-        which = multiply_pair(call, &p, which, &pair, t, how);
+        at = multiply_pair(call, &p, at, &pair, t, how);
         for (int j = 0; j < pair.count; j++) {
             const int64_t row = row0 + (n + j) * WEFT__PACKED_ROWS;
             for (int32_t c = 0; c < call->batch; c++)
