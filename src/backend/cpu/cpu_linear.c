@@ -220,6 +220,20 @@ static weft_dtype rounds_x_to(const weft_linear_desc *desc,
     return acts == WEFT__ACTS_q8 ? WEFT_INT8 : acts == WEFT__ACTS_bf16 ? WEFT_BF16 : WEFT_F32;
 }
 
+// The fewest rows of X that tiles of bf16 multiply by a part's packed blocks, 0 if none do.
+static int32_t packed_bf16_batch(const weft_linear_desc *desc,
+                                 const struct weft__linear_launch *launch)
+{
+    int32_t least = 0;
+    for (int32_t p = 0; p < desc->num_parts; p++) {
+        const struct weft__linear_kernel *packed = launch->parts[p].packed;
+        if (packed && packed->lay && launch->tiles_offset >= 0 &&
+            (!least || packed->lay_batch < least))
+            least = packed->lay_batch;
+    }
+    return least;
+}
+
 static void inform(weft_plan *plan)
 {
     const weft_linear_desc *desc = plan->desc;
@@ -240,6 +254,10 @@ static void inform(weft_plan *plan)
             plan->info.tile_rows = alone || tile > part ? part : tile;
     }
     plan->info.rounds_x_to = rounds_x_to(desc, launch);
+    plan->info.packed_bf16_batch = packed_bf16_batch(desc, launch);
+    if (launch->parts[0].packed)
+        plan->info.packed_kernel =
+            weft__linear_packed_for(&launch->parts[0], desc->max_batch)->base.name;
     plan->info.bytes_read =
         launch->bytes + weft__plan_bytes(desc->x_dtype, batch, weft__plan_linear_x_row(desc));
     plan->info.bytes_written =
