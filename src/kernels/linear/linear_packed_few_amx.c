@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Panels of 16 rows (linear_packed.h) by 5 to 16 rounded rows of X, on the tiles of AMX. All of X is one tile a group, so what a
+// Panels of 16 rows (linear_packed.h) by few rounded rows of X, at most 16, on the tiles of AMX. All of X is one tile a group, so what a
 // unit of weights costs is its unpacking and what vectors do with its sums. Both go on beside the products: a group of the
 // unit that comes next is unpacked with each slot, sums are finished some slots later (linear_packed_slots_amx.h). The scales of X
 // are copied once for all panels of a task.

@@ -6,7 +6,7 @@
 #include "src/kernels/linear/linear_packed.h"
 
 enum {
-    WEFT__TILED_FEW_LEAST = 10,       // rows of X
+    WEFT__TILED_FEW_LEAST = 12,       // rows of X
     WEFT__TILED_FEW_LEAST_HALVES = 5, // of q2_k and q3_k, which vectors multiply by sixteens
     WEFT__TILED_FEW_MOST = 16,
     WEFT__TILED_FEW_LONGEST = 1 << 14, // columns, whose scales of X are copied
