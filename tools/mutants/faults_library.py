@@ -540,14 +540,23 @@ fault("amx-packed-rows-twice", "src/kernels/linear/linear_packed_amx.c",
       "c - from,", "0,",
       "rows of X that the last tile shares with the one before are added twice", *X)
 fault("amx-packed-columns-left", "src/kernels/linear/linear_packed_units_amx.h",
-      "if (slot < SLOTS)", "if (slot > SLOTS)",
+      "for (; slot < SLOTS; slot++)", "for (; slot > SLOTS; slot++)",
       "columns that packed weights have not are what a unit had before", *X)
 fault("amx-packed-minima-of-first-half", "src/kernels/linear/linear_packed_units_amx.h",
-      "u->minima[n] = pair(m[at], m[at + 1]);", "u->minima[n] = pair(m[at], m[at]);",
-      "k-quants on tiles take every second minimum for the next as well", *X)
+      "u->minima[n] = pair(m + at);", "u->minima[n] = pair(m + at - at % 4);",
+      "k-quants on tiles take every second pair of minima for the next as well", *X)
 fault("amx-packed-minima-short", "src/kernels/linear/linear_packed_units_amx.h",
       "put_by_eights(to->part[1][c], after_bf16(left), _mm512_setzero_ps());", "put_by_eights(to->part[1][c], _mm512_setzero_ps(), _mm512_setzero_ps());",
       "sums of X that minima meet on tiles have 16 bits", *X)
+fault("amx-few-columns-left", "src/kernels/linear/linear_packed_slots_amx.h",
+      "if (groups < SLOTS && i >= next->groups) {", "if (groups < SLOTS && i > next->groups) {",
+      "a tile of X meets columns behind those that packed weights have", *X)
+fault("amx-few-next-pair", "src/kernels/linear/linear_packed_few_amx.c",
+      "panel = pair->next + (n", "panel = pair->panels + (n",
+      "panels by a tile of X begin with the columns of the pair before", *X)
+fault("amx-few-one-total", "src/kernels/linear/linear_packed_few_amx.c",
+      ".total = p->total[n]};", ".total = p->total[0]};",
+      "the panels of a pair by a tile of X have one sum", *X)
 fault("amx-packed-planes", "src/kernels/linear/linear_packed_units_amx.h",
       "_mm512_andnot_si512(even, code), scale);", "code, scale);",
       "q6_k on tiles multiplies odd columns with the even ones behind them", *X)

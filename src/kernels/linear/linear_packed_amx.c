@@ -7,15 +7,15 @@
 //      dot[slot]    sums of 16 rows of X, a lane is a row of W
 //      total[x]     f32, kept over the units of 8 slots
 //
-// Few rows of X wait for memory and are served by vectors (linear_packed_avx512vnni.c), as is whatever must not
-// depend on the batch; many, by bf16 (linear_packed_wide_amx.c).
-#include "src/kernels/linear/linear_packed_units_amx.h"
+// The fewest rows of X wait for memory and are served by vectors (linear_packed_avx512vnni.c), as is whatever must not
+// depend on the batch; a tile of X by linear_packed_few_amx.c; many, as bf16 (linear_packed_wide_amx.c).
+#include "src/kernels/linear/linear_packed_few_amx.h"
+#include "src/kernels/linear/linear_packed_slots_amx.h"
 #include "src/kernels/linear/linear_packed_wide.h"
 #include "src/kernels/linear/linear_store.h"
 
 enum {
     PANELS = 2, // whose units are unpacked together
-    LAG = 4,    // slots until vectors take what tiles stored
     LEAST = 12, // rows of X; of formats with two slots a group
     LEAST_PLANES = 32,
     TILE_COLS = 256,   // rows of X that share what is unpacked
@@ -23,127 +23,12 @@ enum {
     LONGEST = 1 << 17, // columns: more would be too many sums (linear_kernel.h)
 };
 
-// Slots by a tile of X.
-struct step {
-    const __m512i (*w)[QUADS];
-    const __m512 *scale, *minimum;
-    const struct unit *unit;
-    const struct x_scales *x;
-    int group;      // of the first slot, in x
-    __m512 *total;  // of the tile's first row of X
-    int first, end; // rows of X that are wanted
-};
-
 struct tiles {
     struct unit unit[PANELS];
     struct x_scales x[TILE_COLS / TILE_STEP];
-    _Alignas(64) int32_t dot[SLOTS][TILE_STEP][16];
-    _Alignas(64) float least[TILE_STEP][16]; // minima by sums of X
+    struct stored stored;
     __m512 total[PART_PANELS][TILE_COLS];
 };
-
-// Adds the sums of slot i of a step, times their scales: late, those of X.
-WEFT__INLINE void finish_slot(__m512 acc[TILE_STEP], const struct step *s, int32_t (*dot)[16],
-                              int i, struct how how)
-{
-    const __m512 scale = s->scale[i], least = s->minimum[i];
-    const int group = s->group + i / how.parts;
-    WEFT__UNROLL for (int c = 0; c < TILE_STEP; c++)
-    {
-        const __m512 sum = _mm512_cvtepi32_ps(_mm512_load_si512(dot[c]));
-        const __m512 x =
-            _mm512_set1_ps(i % how.parts ? s->x->scaled[c][group] : s->x->scale[c][group]);
-        acc[c] = _mm512_fmadd_ps(sum, how.late ? x : _mm512_mul_ps(scale, x), acc[c]);
-        if (how.minimum)
-            acc[c] = _mm512_fnmadd_ps(least, _mm512_set1_ps(s->x->scaled[c][group]), acc[c]);
-    }
-}
-
-// Adds the sums of a step to the totals and begins anew. Late, all have one scale of W.
-WEFT__INLINE void finish_step(struct tiles *p, __m512 acc[TILE_STEP], const struct step *s,
-                              struct how how)
-{
-    const __m512 scale = how.late ? s->scale[0] : _mm512_set1_ps(1), dmin = s->unit->dmin;
-    const bool whole = s->end - s->first == TILE_STEP;
-    __m512 sums[TILE_STEP];
-    WEFT__UNROLL for (int c = 0; c < TILE_STEP; c++)
-    {
-        sums[c] = how.late ? _mm512_mul_ps(acc[c], scale) : acc[c];
-        if (how.minima)
-            sums[c] = _mm512_fmadd_ps(_mm512_load_ps(p->least[c]), dmin, sums[c]);
-        if (whole)
-            s->total[c] = _mm512_add_ps(s->total[c], sums[c]);
-    }
-    for (int c = s->first; c < s->end && !whole; c++)
-        s->total[c] = _mm512_add_ps(s->total[c], sums[c]);
-    WEFT__UNROLL for (int c = 0; c < TILE_STEP; c++)
-    {
-        acc[c] = _mm512_setzero_ps();
-    }
-}
-
-// Slot i is loaded and multiplied, slot i - 2 stored, and vectors finish slot i - LAG: what tiles store is to be loaded a while
-// later only. Two slots of a group have their tile of X, a2, in common.
-#define SLOT(i, c, a, a2, b, stored)                                                               \
-    tile_zero(c);                                                                                  \
-    tile_load(b, now->w[i], TILE_ROW_BYTES);                                                       \
-    if (how.parts == 1) {                                                                          \
-        tile_load(a, q + (i)*WEFT__PACKED_GROUP, row_bytes);                                       \
-        tile_dot_i8_i8(c, a, b);                                                                   \
-    } else {                                                                                       \
-        if ((i) % 2 == 0)                                                                          \
-            tile_load(a2, q + (i) / 2 * WEFT__PACKED_GROUP, row_bytes);                            \
-        tile_dot_i8_i8(c, a2, b);                                                                  \
-    }                                                                                              \
-    if ((i) >= 2)                                                                                  \
-        tile_store(stored, p->dot[((i)-2) % SLOTS]);                                               \
-    finish_slot(acc, (i) < LAG ? before : now, p->dot[((i) + SLOTS - LAG) % SLOTS],                \
-                ((i) + SLOTS - LAG) % SLOTS, how);                                                 \
-    if ((i) == LAG - 1)                                                                            \
-        finish_step(p, acc, before, how);
-
-// Minima by part `n` of the sums of X, in tile 3.
-#define MINIMA(n, a, b)                                                                            \
-    if ((n) < (int)how.minima) {                                                                   \
-        if ((n) == 0)                                                                              \
-            tile_zero(3);                                                                          \
-        tile_load(a, now->x->part[n], 4 * SLOTS);                                                  \
-        tile_load(b, now->unit->minima, TILE_ROW_BYTES);                                           \
-        tile_dot_bf16(3, a, b);                                                                    \
-    }
-
-// The slots of a step by the tile of X at q, and what is left of the step before.
-WEFT__INLINE void multiply_slots(struct tiles *p, __m512 acc[TILE_STEP], const int8_t *q,
-                                 int64_t row_bytes, const struct step *before,
-                                 const struct step *now, struct how how)
-{
-    SLOT(0, 0, 4, 4, 6, 1)
-    SLOT(1, 1, 5, 4, 7, 2)
-    MINIMA(0, 4, 6)
-    SLOT(2, 2, 4, 5, 6, 0)
-    SLOT(3, 0, 5, 5, 7, 1)
-    MINIMA(1, 4, 6)
-    SLOT(4, 1, 4, 4, 6, 2)
-    SLOT(5, 2, 5, 4, 7, 0)
-    MINIMA(2, 4, 6)
-    SLOT(6, 0, 4, 5, 6, 1)
-    if (how.minima)
-        tile_store(3, p->least); // the step before has taken its own
-    SLOT(7, 1, 5, 5, 7, 2)
-    tile_store(0, p->dot[6]);
-    tile_store(1, p->dot[7]);
-}
-
-// What is left of the last step.
-WEFT__INLINE void multiply_end(struct tiles *p, __m512 acc[TILE_STEP], const struct step *s,
-                               struct how how)
-{
-    WEFT__UNROLL for (int i = SLOTS - LAG; i < SLOTS; i++)
-    {
-        finish_slot(acc, s, p->dot[i], i, how);
-    }
-    finish_step(p, acc, s, how);
-}
 
 // Asks for the bytes that are unpacked next, some with each step.
 struct ahead {
@@ -226,12 +111,13 @@ WEFT__INLINE void multiply_units_as(struct tiles *p, const struct weft__rounded 
                 if (ahead->x >= 0 && part == 0)
                     ask_rows(acts, col + from + n * (TILE_STEP / PANELS),
                              cols < TILE_STEP ? 0 : TILE_STEP / panels, ahead->x, how);
-                multiply_slots(p, acc, x.q + k + part * (UNIT_COLS / 2), acts->at.row_bytes,
-                               &before, &now, how);
+                multiply_slots(&p->stored, acc, x.q + k + part * (UNIT_COLS / 2),
+                               acts->at.row_bytes, &before, &now, how, NULL,
+                               (struct tile_format){0});
                 before = now;
             }
     }
-    multiply_end(p, acc, &before, how);
+    multiply_end(&p->stored, acc, &before, how);
 }
 
 #define UNITS(name, ...)                                                                           \
@@ -241,12 +127,13 @@ WEFT__INLINE void multiply_units_as(struct tiles *p, const struct weft__rounded 
     {                                                                                              \
         multiply_units_as(p, acts, col, cols, k, panels, total, ahead, (struct how)__VA_ARGS__);   \
     }
-UNITS(multiply_units, {.parts = 1})
-UNITS(multiply_units_minimum, {.parts = 1, .minimum = true})
-UNITS(multiply_units_minima, {.parts = 1, .minima = OF_GROUPS})
-UNITS(multiply_units_late, {.parts = 1, .late = true})
-UNITS(multiply_units_late_minima, {.parts = 1, .late = true, .minima = OF_HALVES})
-UNITS(multiply_units_planes, {.parts = 2, .late = true})
+UNITS(multiply_units, {.rows = TILE_STEP, .parts = 1})
+UNITS(multiply_units_minimum, {.rows = TILE_STEP, .parts = 1, .minimum = true})
+UNITS(multiply_units_minima, {.rows = TILE_STEP, .parts = 1, .minima = OF_GROUPS})
+UNITS(multiply_units_late, {.rows = TILE_STEP, .parts = 1, .late = true})
+UNITS(multiply_units_late_minima,
+      {.rows = TILE_STEP, .parts = 1, .late = true, .minima = OF_HALVES})
+UNITS(multiply_units_planes, {.rows = TILE_STEP, .parts = 2, .late = true})
 
 // Panels [0, count) at `panels`, at most a part, by rows [col, col + cols) of X, at most a tile.
 WEFT__INLINE void multiply_part(const struct weft__linear_call *call, struct tiles *p,
@@ -338,6 +225,8 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
         const int32_t least = parts_ == 2 ? LEAST_PLANES : LEAST;                                  \
         if (call->x_tiles)                                                                         \
             weft__linear_packed_wide_amx(call, row0, row1);                                        \
+        else if (weft__linear_packed_takes_few(call))                                              \
+            weft__linear_packed_few_amx(call, row0, row1);                                         \
         else if (call->batch < least || call->invariant || call->cols > LONGEST)                   \
             weft__linear_##ID##_q8_packed_avx512vnni(call, row0, row1);                            \
         else                                                                                       \
@@ -352,16 +241,16 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
                                           minima_});                                               \
     }
 
-PACKED(Q4_0, 1, 8, false, false, begin_blocks, unpack_q4_0, OF_NONE)
+PACKED(Q4_0, 1, 0, false, false, begin_blocks, unpack_signed_q4_0, OF_NONE)
 PACKED(Q8_0, 1, 128, false, false, begin_blocks, unpack_q8_0, OF_NONE)
 PACKED(Q4_1, 1, 0, false, true, begin_blocks, unpack_q4_1, OF_NONE)
 PACKED(Q5_0, 1, 16, false, false, begin_blocks, unpack_q5_0, OF_NONE)
 PACKED(Q5_1, 1, 0, false, true, begin_blocks, unpack_q5_1, OF_NONE)
-PACKED(IQ4_NL, 1, 128, false, false, begin_blocks, unpack_iq4_nl, OF_NONE)
+PACKED(IQ4_NL, 1, 0, false, false, begin_blocks, unpack_signed_iq4_nl, OF_NONE)
 PACKED(Q4_K, 1, 0, false, false, begin_q45_k, unpack_q4_k, OF_GROUPS)
 PACKED(Q5_K, 1, 0, false, false, begin_q45_k, unpack_q5_k, OF_GROUPS)
-PACKED(IQ4_XS, 1, 128, false, false, begin_iq4_xs, unpack_iq4_xs, OF_NONE)
-PACKED(MXFP4, 1, 16, false, false, begin_blocks, unpack_mxfp4, OF_NONE)
+PACKED(IQ4_XS, 1, 0, false, false, begin_iq4_xs, unpack_signed_iq4_xs, OF_NONE)
+PACKED(MXFP4, 1, 0, false, false, begin_blocks, unpack_signed_mxfp4, OF_NONE)
 PACKED(Q6_K, 2, 32, true, false, begin_q6_k, unpack_q6_k, OF_NONE)
 PACKED(Q3_K, 1, 128, true, false, begin_q3_k, unpack_scaled_q3_k, OF_NONE)
 PACKED(Q2_K, 1, 0, true, false, begin_q2_k, unpack_scaled_q2_k, OF_HALVES)

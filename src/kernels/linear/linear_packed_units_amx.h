@@ -49,9 +49,10 @@ struct x_scales {
     };
 };
 
-// What is done with sums of tiles; parts are slots of a group.
+// What is done with sums of tiles: parts are slots of a group, rows those of X that vectors finish.
 struct how {
-    int parts;
+    int parts, rows;
+    bool whole; // all of these are wanted
     bool minimum, late;
     enum minima minima;
 };
@@ -59,8 +60,24 @@ struct how {
 // The bytes of 16 rows, each four times.
 WEFT__INLINE __m512i four_times(const uint8_t rows[16])
 {
-    return _mm512_mullo_epi32(_mm512_cvtepu8_epi32(_mm_load_si128((const void *)rows)),
-                              _mm512_set1_epi32(0x01010101));
+    const __m512i of =
+        _mm512_setr_epi32(0x00000000, 0x01010101, 0x02020202, 0x03030303, 0x04040404, 0x05050505,
+                          0x06060606, 0x07070707, 0x08080808, 0x09090909, 0x0a0a0a0a, 0x0b0b0b0b,
+                          0x0c0c0c0c, 0x0d0d0d0d, 0x0e0e0e0e, 0x0f0f0f0f);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_load_si128((const void *)rows)), of);
+}
+
+// What codes of two bits times a number of their row are: four rows a lane have sixteen, so that one shuffle looks up a register.
+WEFT__INLINE __m512i times_two_bits(__m512i s)
+{
+    const __m512i odd = _mm512_maskz_mov_epi8(0xaaaaaaaaaaaaaaaa, s);
+    return _mm512_mask_add_epi8(odd, 0xcccccccccccccccc, odd, _mm512_add_epi8(s, s));
+}
+
+WEFT__INLINE __m512i look_up_two_bits(__m512i table, __m512i codes)
+{
+    const __m512i row = _mm512_set4_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0);
+    return _mm512_shuffle_epi8(table, with_bits(row, codes, 3));
 }
 
 // Codes times their scales are 0 to 45, and d is what all of them have.
@@ -69,18 +86,75 @@ UNPACK(scaled_q2_k)
     const __m512i two[2] = {load(codes), load(codes + 64)};
     WEFT__UNROLL for (int p = 0; p < 2; p++)
     {
-        const __m512i s = four_times(head->entry[2 * g + p]), twice = _mm512_add_epi8(s, s);
+        const __m512i table = times_two_bits(four_times(head->entry[2 * g + p]));
         WEFT__UNROLL for (int i = 0; i < 4; i++)
         {
-            const __m512i code = moved(two[p], -2 * i);
-            const __m512i low =
-                _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(code, _mm512_set1_epi8(1)), s);
-            out->w[4 * p + i] = _mm512_mask_add_epi8(
-                low, _mm512_test_epi8_mask(code, _mm512_set1_epi8(2)), low, twice);
+            out->w[4 * p + i] = look_up_two_bits(table, moved(two[p], -2 * i));
         }
     }
     (void)chunk;
     out->scale[0] = head->d;
+}
+
+// Codes, -4 to 3, times their scales, -32 to 31: the negative of that is a signed byte, and -d the scale of all.
+UNPACK(signed_q3_k)
+{
+    const __m512i bits = load(codes + 128), two[2] = {load(codes), load(codes + 64)};
+    WEFT__UNROLL for (int p = 0; p < 2; p++)
+    {
+        const __m512i s = _mm512_sub_epi8(_mm512_setzero_si512(),
+                                          four_times(head->entry[2 * g + p])),
+                      twice = _mm512_add_epi8(s, s), four = _mm512_add_epi8(twice, twice),
+                      table = times_two_bits(s);
+        WEFT__UNROLL for (int i = 0; i < 4; i++)
+        {
+            const __mmask64 less =
+                _mm512_testn_epi8_mask(bits, _mm512_set1_epi8((char)(1 << (4 * p + i))));
+            const __m512i low = look_up_two_bits(table, moved(two[p], -2 * i));
+            out->w[4 * p + i] = _mm512_mask_sub_epi8(low, less, low, four);
+        }
+    }
+    (void)chunk;
+    out->scale[0] = _mm512_sub_ps(_mm512_setzero_ps(), head->d);
+}
+
+// Numbers of four bits less 8, sixteen times: in the high half of a byte a shift and the top bit's turning make them.
+UNPACK(signed_q4_0)
+{
+    enum { A_XOR_B_AND_C = 0x78 };
+    const __m512i top = _mm512_set1_epi8((char)0x80), high = _mm512_set1_epi8((char)0xf0);
+    (void)head;
+    WEFT__UNROLL for (int i = 0; i < 4; i++)
+    {
+        const __m512i v = load(codes + 64 * i);
+        out->w[i] = _mm512_gf2p8affine_epi64_epi8(v, _mm512_set1_epi64(0x0000000001020408), 0x80);
+        out->w[i + 4] = _mm512_ternarylogic_epi32(top, v, high, A_XOR_B_AND_C);
+    }
+    out->scale[0] = _mm512_mul_ps(load_halves(chunk + 32 * g), _mm512_set1_ps(1.f / 16));
+}
+
+UNPACK(signed_iq4_nl)
+{
+    (void)head;
+    out->scale[0] = load_halves(chunk + 32 * g);
+    unpack_nibbles(codes, out->w);
+    look_up(weft__iq4_levels, 0, out->w);
+}
+
+UNPACK(signed_iq4_xs)
+{
+    (void)chunk;
+    out->scale[0] = _mm512_mul_ps(entry_signed(head, g), head->d);
+    unpack_nibbles(codes, out->w);
+    look_up(weft__iq4_levels, 0, out->w);
+}
+
+UNPACK(signed_mxfp4)
+{
+    (void)head;
+    out->scale[0] = exponents(chunk + 16 * g);
+    unpack_nibbles(codes, out->w);
+    look_up(weft__e2m1_twice, 0, out->w);
 }
 
 WEFT__INLINE void put_group(struct unit *u, int slot, const struct group *g, struct tile_format t)
@@ -118,34 +192,51 @@ WEFT__INLINE void put_planes(struct unit *u, int slot, const struct group *group
     u->scale[slot] = u->scale[slot + 1] = head->d;
 }
 
-// Small integers of two columns of K as bf16.
-WEFT__INLINE __m512i pair(const uint8_t first[16], const uint8_t second[16])
+// The bytes of bf16 0 to 63.
+_Alignas(64) static const uint8_t bf16_low[64] = {
+    0x00, 0x80, 0x00, 0x40, 0x80, 0xa0, 0xc0, 0xe0, 0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70,
+    0x80, 0x88, 0x90, 0x98, 0xa0, 0xa8, 0xb0, 0xb8, 0xc0, 0xc8, 0xd0, 0xd8, 0xe0, 0xe8, 0xf0, 0xf8,
+    0x00, 0x04, 0x08, 0x0c, 0x10, 0x14, 0x18, 0x1c, 0x20, 0x24, 0x28, 0x2c, 0x30, 0x34, 0x38, 0x3c,
+    0x40, 0x44, 0x48, 0x4c, 0x50, 0x54, 0x58, 0x5c, 0x60, 0x64, 0x68, 0x6c, 0x70, 0x74, 0x78, 0x7c,
+};
+_Alignas(64) static const uint8_t bf16_high[64] = {
+    0x00, 0x3f, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41,
+    0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41, 0x41,
+    0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42,
+    0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42, 0x42,
+};
+
+// Integers below 64 of two columns of K, 16 rows each, as bf16.
+WEFT__INLINE __m512i pair(const uint8_t (*columns)[16])
 {
-    return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(entry(first)), 16),
-                           _mm512_castps_si512(entry(second)));
+    const __m512i of =
+        _mm512_setr_epi32(0x10100000, 0x11110101, 0x12120202, 0x13130303, 0x14140404, 0x15150505,
+                          0x16160606, 0x17170707, 0x18180808, 0x19190909, 0x1a1a0a0a, 0x1b1b0b0b,
+                          0x1c1c0c0c, 0x1d1d0d0d, 0x1e1e0e0e, 0x1f1f0f0f);
+    const __m256i both = _mm256_load_si256((const void *)columns);
+    const __m512i twice = _mm512_permutexvar_epi8(of, _mm512_castsi256_si512(both));
+    return _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(twice, load(bf16_low)),
+                                        0xaaaaaaaaaaaaaaaa, twice, load(bf16_high));
 }
 
-// The minima of a chunk: q2_k's meet -32 times sums.
-WEFT__INLINE void put_minima(struct unit *u, const struct head *head, struct tile_format t)
+// Row `n` of the tile of a chunk's minima: q2_k's meet -32 times sums.
+WEFT__INLINE void put_minima(struct unit *u, int n, const struct head *head, struct tile_format t)
 {
     const bool groups = t.minima == OF_GROUPS;
-    WEFT__UNROLL for (int n = 0; n < QUADS; n++)
-    {
-        const int at = groups ? QUADS + 2 * (n % 4) : 2 * n;
-        const uint8_t(*m)[16] = groups ? head->entry : head->minimum;
-        u->minima[n] = pair(m[at], m[at + 1]);
-    }
+    const int at = groups ? QUADS + 2 * (n % 4) : 2 * n;
+    const uint8_t(*m)[16] = groups ? head->entry : head->minimum;
+    u->minima[n] = pair(m + at);
     u->dmin = groups ? _mm512_sub_ps(_mm512_setzero_ps(), head->dmin) : head->dmin;
 }
 
-// Slots of columns that W has not.
-static inline void clear_slots(struct unit *u, int slot)
+// A slot of columns that W has not.
+WEFT__INLINE void clear_slot(struct unit *u, int slot)
 {
-    for (; slot < SLOTS; slot++) {
-        for (int n = 0; n < QUADS; n++)
-            u->w[slot][n] = _mm512_setzero_si512();
-        u->scale[slot] = u->minimum[slot] = _mm512_setzero_ps();
+    WEFT__UNROLL for (int n = 0; n < QUADS; n++)
+    {
+        u->w[slot][n] = _mm512_setzero_si512();
     }
+    u->scale[slot] = u->minimum[slot] = _mm512_setzero_ps();
 }
 
 // `columns` of a panel, at most a unit.
@@ -158,8 +249,8 @@ WEFT__INLINE void unpack(struct unit *u, const unsigned char *chunk, int64_t col
         struct head head;
         const unsigned char *codes = chunk + shape.head_bytes;
         t.f.begin(chunk, &head);
-        if (t.minima)
-            put_minima(u, &head, t);
+        for (int n = 0; n < QUADS && t.minima; n++)
+            put_minima(u, n, &head, t);
         for (int g = 0; g < shape.cols / WEFT__PACKED_GROUP; g++, codes += shape.group_bytes) {
             struct group group;
             t.f.unpack(chunk, codes, g, &head, &group);
@@ -171,8 +262,8 @@ WEFT__INLINE void unpack(struct unit *u, const unsigned char *chunk, int64_t col
         }
         chunk = codes;
     }
-    if (slot < SLOTS)
-        clear_slots(u, slot);
+    for (; slot < SLOTS; slot++)
+        clear_slot(u, slot);
 }
 
 // What a bf16 has of a number, cut off, and what is left of it: three of them add up to it.
