@@ -105,6 +105,16 @@ static int launches_of(const char *function)
     return found;
 }
 
+// Is the matrix of logits left to a launch of its own, behind that of the layers? Of plain weights it is.
+static bool logits_are_apart(void)
+{
+    bool apart = false;
+    for (int i = 0; i + 1 < standin->num_launches; i++)
+        apart |= strcmp(standin->launches[i].function, "weft_token") == 0 &&
+                 strncmp(standin->launches[i + 1].function, "weft_linear", 11) == 0;
+    return apart;
+}
+
 static void case_same(void)
 {
     static struct said graph[TEXTS], persistent[TEXTS];
@@ -128,6 +138,7 @@ static void case_same(void)
         const int tokens = trial->texts * (STEPS + trial->chains * CHAIN) + 1;
         CHECK(launches_of("weft_token") == (i ? tokens : 0));
         CHECK(launches_of("weft_attention_token") == (i ? 0 : trial->layers * tokens));
+        CHECK(logits_are_apart() == (i && format[strlen(format) - 2] == '1')); // f16, bf16
         engine_worker_close(worker);
     }
     for (int32_t t = 0; t < TEXTS; t++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // All layers of a dense model for one token of one sequence as one launch: from the first layer's queries, key and value to what
-// the last layer leaves. A block an SM, all there at once, each with its part of every matrix; what they hand one another goes
+// the last layer leaves, or to the logits. A block an SM, all there at once, each with its part of every matrix; what they hand one another goes
 // through L2 as words that say by themselves that they are there.
 //
 //      asks        weights and keys in the order of their use --> ring --> multiply, attend
@@ -129,7 +129,7 @@ DEVICE void block_begin()
         s->attends = item >= 0;
         s->split = max(item, 0) % WEFT_SPLITS;
     }
-    if (i < 2 * KINDS)
+    if (i < 2 * (KINDS + (WEFT_LOGITS > 0)))
         s->share[i / 2][i % 2] = share_begin(units_of(i / 2), (int32_t)blockIdx.x + i % 2);
     for (int32_t at = i; at < PART_BYTES / 16; at += WEFT__TOKEN_THREADS)
         ((uint4 *)s->queries)[at] = make_uint4(0, 0, 0, 0);

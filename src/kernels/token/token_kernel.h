@@ -2,7 +2,7 @@
 // A whole token as one launch (token.cu): which launches of a program it can take the place of.
 //
 // Contract: what the launches wrote that anybody reads behind them is written with the same bits: keys and
-// values in the cache, and the residual stream. The rounded rows and the queries between them are not.
+// values in the cache, the residual stream, and logits. The rounded rows and the queries between them are not.
 #ifndef WEFT_KERNELS_TOKEN_KERNEL_H
 #define WEFT_KERNELS_TOKEN_KERNEL_H
 
@@ -27,6 +27,7 @@ struct weft__token_seen {
 struct weft__token_plan {
     int32_t first, count; // of the launches that it takes the place of
     bool begins; // the first Q, K, V too, but for what rounds their X: what stands before the first
+    bool ends;   // the matrix of logits too, which is the last of `count`
     struct weft__cuda_kernel kernel;
     struct weft__token_args args; // but for the layers' and the words' addresses
     struct weft__token_layer layers[WEFT__TOKEN_MOST_LAYERS];  // but for their maps,

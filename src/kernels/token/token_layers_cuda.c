@@ -366,3 +366,40 @@ bool weft__token_take_layers(const struct weft__token_seen *seen, int32_t count,
         take_first(first - 1, met, plan);
     return true;
 }
+
+int32_t weft__token_take_logits(const struct weft__token_seen *seen, int32_t cols, int32_t second,
+                                struct weft__token_plan *plan)
+{
+    struct weft__token_args *own = &plan->args;
+    const int32_t layers = own->num_layers;
+    if (layers == WEFT__TOKEN_MOST_LAYERS || !rounds_stream(seen, own->result) ||
+        !plain_matrix(seen, 1, plan))
+        return 0;
+    const struct weft__linear_device_args *args = seen->args;
+    const struct weft__cuda_kernel *o = seen[1 - plan->count].kernel;
+    const int32_t format = weft__token_constant(seen->kernel, "WEFT_FORMAT");
+    if (weft__token_constant(seen->kernel, "WEFT_SCALE_DTYPE") !=
+            weft__token_constant(o, "WEFT_SCALE_DTYPE") ||
+        weft__token_constant(seen->kernel, "WEFT_GATE") ||
+        weft__token_constant(seen->kernel, "WEFT_ROUND") || !weft__token_adds_even(seen->kernel) ||
+        !args->norm || args->residual || args->cols != cols ||
+        args->norm_eps != own->qkv_eps || seen->round->weight_plus != own->norm_plus ||
+        args->cols / WEFT__LINEAR_TILE_COLS > MOST_QKV_TILES)
+        return 0;
+    if (format != plan->format && (format != second || second == 0))
+        return 0;
+    plan->layers[layers - 1].next_norm = seen->round->weight;
+    own->output = args->part[0].weight;
+    own->logits = args->part[0].y;
+    if (format != plan->format)
+        own->second_v[layers / 32] |= 1u << layers % 32;
+    plan->ends = true;
+    plan->count++;
+    return args->part[0].rows;
+}
+
+bool weft__token_logits_second(const struct weft__token_plan *plan)
+{
+    const int32_t layers = plan->args.num_layers;
+    return plan->ends && plan->args.second_v[layers / 32] >> layers % 32 & 1;
+}
