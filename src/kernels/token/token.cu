@@ -90,6 +90,7 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 
 #include "src/kernels/attention/attention_one.cuh"
 #include "src/kernels/cuda/wgmma.cuh"
+#include "src/kernels/sample/sample.cuh"
 #if PLAIN
 #include "src/kernels/token/token_plain.cuh"
 #endif

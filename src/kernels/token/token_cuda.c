@@ -274,8 +274,7 @@ void weft__token_sample(weft_dtype format, weft_dtype second, int32_t even,
                                               .WEFT_SECOND = (int32_t)second,
                                               .WEFT_EIGHTS = (second != 0) << SECOND_DOWN,
                                               .WEFT_BEGINS = !WEFT__TOKEN_PLAIN(format),
-                                              .WEFT_LOGITS =
-                                                  WEFT__TOKEN_PLAIN(format) ? 0 : 128256,
+                                              .WEFT_LOGITS = WEFT__TOKEN_PLAIN(format) ? 0 : 128256,
                                               .WEFT_EVEN = even};
     constants.WEFT_SLOTS = ring_of(&constants, H200_BYTES).slots;
     kernel_of(&constants, kernel);
@@ -296,9 +295,10 @@ bool weft__token_find(const struct weft__token_seen *seen, int32_t count,
     int64_t at[WEFT__TOKEN_ROWS + 3];
     constants.WEFT_BEGINS = plan->begins;
     if (plan->first + plan->count < count)
-        constants.WEFT_LOGITS =
-            weft__token_take_logits(first + plan->count, constants.WEFT_EMBED,
+        constants.WEFT_LOGITS = weft__token_take_logits(first + plan->count, constants.WEFT_EMBED,
                                                         constants.WEFT_SECOND, plan);
+    if (plan->ends && plan->first + plan->count < count)
+        weft__token_take_choice(first + plan->count, limits, plan);
     if (weft__token_logits_second(plan))
         constants.WEFT_EVEN |= 1 << SECOND_V;
     plan->words_bytes = words_bytes(&constants, at);

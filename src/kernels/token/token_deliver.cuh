@@ -166,29 +166,42 @@ DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *
     }
 }
 
-// Logits, by two warps as units of Q, K and V.
-DEVICE void logits_deliver(const struct weft__token_args *args, struct delivery *d, int32_t own,
-                           int32_t lane)
-{
 #if WEFT_LOGITS && !PLAIN
+
+// The largest of the SM's logits, as weft_sample_best leaves that of a part; of parts without an SM there is none.
+DEVICE void best_leave(const struct weft__token_args *args, wide best, bool finite, int32_t lane)
+{
+#pragma unroll
+    for (int32_t step = WARP / 4; step; step /= 2) // both halves of the warp have the same rows
+        best = larger(best, __shfl_xor_sync(0xffffffffu, best, step));
+    const bool any = __any_sync(0xffffffffu, finite);
+    if (lane == 0 && args->best)
+        for (int32_t part = (int32_t)blockIdx.x; part < WEFT__SAMPLE_PARTS;
+             part += (int32_t)gridDim.x)
+            args->best[part] = part != (int32_t)blockIdx.x ? 0 : any ? best : best & ~0x80000000ull;
+}
+
+DEVICE void logits_deliver(const struct weft__token_args *args, struct delivery *d, int32_t lane)
+{
     part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
     const int32_t *share = shared_rest()->share[LOGITS];
     const float rms = row_norm(shared_row(QKV), args->qkv_eps, lane);
     const bool second = is_second(args, QKV, args->num_layers);
+    wide best = 0;
+    bool finite = false;
 #pragma unroll 1
     for (int32_t u = share[0]; u < share[1]; u++) {
-        if (((u - share[0]) & 1) != own) {
-            unit_skip(d, QKV, false, second);
-            continue;
-        }
+        const int32_t row = u * 16 + lane % 16;
         const float value = rms * sums_take(d, QKV, lane, false, second);
         if (lane < 16)
-            args->logits[u * 16 + lane] = value;
+            args->logits[row] = value;
+        best = larger(best, rank_of(cleaned(value), row));
+        finite |= value >= -FLOAT_MAX && value <= FLOAT_MAX;
     }
-#else
-    (void)args, (void)d, (void)own, (void)lane;
-#endif
+    best_leave(args, best, finite, lane);
 }
+
+#endif
 
 // Pieces of what was attended to, 32 columns of a head each, from the SMs that have a part of its keys.
 DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int32_t lane)
@@ -277,8 +290,7 @@ DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery 
     for (int32_t u = share[0]; u < share[1]; u++) {
         const int32_t row = u * 32 + lane;
         const float weight = norm ? __ldg(norm + row) + args->norm_plus : 1.0f;
-        const float out =
-            sums_take(d, kind, lane, last, second) + s->residual[u - share[0]][lane];
+        const float out = sums_take(d, kind, lane, last, second) + s->residual[u - share[0]][lane];
         s->residual[u - share[0]][lane] = out;
         if (last)
             args->result[row] = out;
@@ -365,7 +377,9 @@ DEVICE void deliver_all(const struct weft__token_args *args, int32_t own_lane)
         stream_deliver(args, &d, DOWN, is_second(args, DOWN, computed_here(l)), next_norm,
                        WEFT__TOKEN_ROW_qkv, l + 1 == layers, turn + 1, lane);
     }
-    logits_deliver(args, &d, 0, own_lane);
+#if WEFT_LOGITS && !PLAIN
+    logits_deliver(args, &d, own_lane);
+#endif
 }
 
 // By the second warp: half of the units of Q, K, V.
@@ -392,7 +406,8 @@ DEVICE void heads_deliver_all(const struct weft__token_args *args, int32_t lane)
                 unit_skip(&d, kind, last, second);
         }
     }
-    logits_deliver(args, &d, 1, lane);
+    if (WEFT_LOGITS) // the other warp delivers them
+        part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
 }
 
 #endif

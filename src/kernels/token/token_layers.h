@@ -26,7 +26,11 @@ bool weft__token_take_layers(const struct weft__token_seen *seen, int32_t count,
 int32_t weft__token_take_logits(const struct weft__token_seen *seen, int32_t cols, int32_t second,
                                 struct weft__token_plan *plan);
 
-// Has it the second format?
+// The choice of a token of those logits: its first launch, which finds the largest ones (plan->finds).
+void weft__token_take_choice(const struct weft__token_seen *seen,
+                             const struct weft__cuda_limits *limits, struct weft__token_plan *plan);
+
+// Has the matrix of logits the second format?
 bool weft__token_logits_second(const struct weft__token_plan *plan);
 
 // A function constant of a kernel by its name; 0: it has none.

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/kernels/linear/linear_device.h"
+#include "src/kernels/sample/sample_device.h"
 
 enum { LAYER = WEFT__TOKEN_LAUNCHES, MOST_QKV_TILES = 16 };
 _Static_assert(WEFT__TOKEN_MOST_LAYERS <= 32 * WEFT__TOKEN_SECOND_WORDS, "a bit a layer");
@@ -382,8 +383,8 @@ int32_t weft__token_take_logits(const struct weft__token_seen *seen, int32_t col
             weft__token_constant(o, "WEFT_SCALE_DTYPE") ||
         weft__token_constant(seen->kernel, "WEFT_GATE") ||
         weft__token_constant(seen->kernel, "WEFT_ROUND") || !weft__token_adds_even(seen->kernel) ||
-        !args->norm || args->residual || args->cols != cols ||
-        args->norm_eps != own->qkv_eps || seen->round->weight_plus != own->norm_plus ||
+        !args->norm || args->residual || args->cols != cols || args->norm_eps != own->qkv_eps ||
+        seen->round->weight_plus != own->norm_plus ||
         args->cols / WEFT__LINEAR_TILE_COLS > MOST_QKV_TILES)
         return 0;
     if (format != plan->format && (format != second || second == 0))
@@ -395,11 +396,26 @@ int32_t weft__token_take_logits(const struct weft__token_seen *seen, int32_t col
         own->second_v[layers / 32] |= 1u << layers % 32;
     plan->ends = true;
     plan->count++;
-    return args->part[0].rows;
+    plan->rows = args->part[0].rows;
+    return plan->rows;
 }
 
 bool weft__token_logits_second(const struct weft__token_plan *plan)
 {
     const int32_t layers = plan->args.num_layers;
     return plan->ends && plan->args.second_v[layers / 32] >> layers % 32 & 1;
+}
+
+void weft__token_take_choice(const struct weft__token_seen *seen,
+                             const struct weft__cuda_limits *limits, struct weft__token_plan *plan)
+{
+    if (!is(seen, "weft_sample_best") ||
+        weft__token_constant(seen->kernel, "X_DTYPE") != WEFT_F32 || seen->grid_y != 1 ||
+        limits->num_sms > WEFT__SAMPLE_PARTS)
+        return;
+    const struct weft__sample_device_args *args = seen->args;
+    if (args->logits != plan->args.logits || args->vocab != plan->rows)
+        return;
+    plan->args.best = args->best;
+    plan->finds = true;
 }

@@ -71,9 +71,9 @@ struct shared {
     uint32_t launch;                    // its number
     uint2 walked
         [MULTIPLIERS]; // of a warp that multiplies: slots before its next matrix, and where its sums go
-    uint64_t plan[MULTIPLIERS];         // of the matrix that is multiplied next
-    uint32_t again;                     // the turn of sums that were not finite
-    int32_t share[KINDS + 1][2];        // of units
+    uint64_t plan[MULTIPLIERS];  // of the matrix that is multiplied next
+    uint32_t again;              // the turn of sums that were not finite
+    int32_t share[KINDS + 1][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES], begun;
 };
 
