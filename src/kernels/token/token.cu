@@ -90,7 +90,6 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 
 #include "src/kernels/attention/attention_one.cuh"
 #include "src/kernels/cuda/wgmma.cuh"
-#include "src/kernels/sample/sample.cuh"
 #if PLAIN
 #include "src/kernels/token/token_plain.cuh"
 #endif
@@ -98,6 +97,9 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 #include "src/kernels/token/token_attend.cuh"
 #include "src/kernels/token/token_deliver.cuh"
 #include "src/kernels/token/token_multiply.cuh"
+#if WEFT_LOGITS
+#include "src/kernels/token/token_logits.cuh"
+#endif
 
 static_assert(WEFT__TOKEN_KEYS_FIT(SLOT, HEAD), "a tile of keys and values has a slot");
 static_assert(DEPTH >= TEAMS + FLIGHT && DEPTH <= WEFT__TOKEN_MOST_SLOTS,
@@ -127,10 +129,11 @@ DEVICE void block_begin()
     if (i == 0) {
         barriers_begin();
         s->again = 0;
+        s->ends = INT32_MAX;
         s->attends = item >= 0;
         s->split = max(item, 0) % WEFT_SPLITS;
     }
-    if (i < 2 * (KINDS + (WEFT_LOGITS > 0)))
+    if (i < 2 * KINDS)
         s->share[i / 2][i % 2] = share_begin(units_of(i / 2), (int32_t)blockIdx.x + i % 2);
     for (int32_t at = i; at < PART_BYTES / 16; at += WEFT__TOKEN_THREADS)
         ((uint4 *)s->queries)[at] = make_uint4(0, 0, 0, 0);
@@ -169,19 +172,34 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
     if (warp < MULTIPLIERS) {
         registers_take<104>();
         multiply_all(&args, warp, lane);
+#if WEFT_LOGITS
+        logits_multiply(&args, warp, lane);
+#endif
         return;
     }
     registers_give<64>();
     if (warp == MULTIPLIERS) {
-        deliver_all(&args, lane);
+        struct delivery d = {0, 0};
+        deliver_all(&args, &d, lane);
+#if WEFT_LOGITS
+        logits_deliver(&args, &d, lane);
+#endif
         if (blockIdx.x == 0 && lane == 0)
             *args.launches =
                 shared_rest()->launch + 1; // everybody has read it: there are results of all
     } else if (warp == MULTIPLIERS + 1) {
-        if (LOOKS_AHEAD ? elected() : lane == 0)
-            ask_all(&args);
+        if (LOOKS_AHEAD ? elected() : lane == 0) {
+            struct asker a = asker_make();
+            ask_all(&args, &a);
+#if WEFT_LOGITS
+            logits_ask(&args, &a);
+#endif
+        }
     } else if (warp == MULTIPLIERS + 2) {
         heads_deliver_all(&args, lane);
+#if WEFT_LOGITS
+        part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE); // the other warp delivers logits
+#endif
     } else {
         text_begin(&args, lane);
     }

@@ -290,54 +290,10 @@ DEVICE void norms_ask(const struct weft__token_layer *layer)
 
 #endif
 
-#if !PLAIN && WEFT_LOGITS
-
-// From here on more slots are on their way: nobody waits for words any more. As many as a slot's parity bears.
-DEVICE void flight_raise(struct asker *a)
-{
-    enum { MORE = DEPTH - TEAMS - FLIGHT };
-    const bool around = a->behind.slot < MORE;
-    a->behind.slot += around ? DEPTH - MORE : -MORE;
-    a->behind.parity ^= around;
-}
-
-// The SM's part of the matrix of logits. The row of X is there when a first slot of it has been read.
-DEVICE void logits_ask(struct asker *a, const struct weft__token_args *args)
-{
-    const int32_t *share = shared_rest()->share[LOGITS];
-    const int32_t tiles = work_of(QKV).tiles;
-#if WEFT_SECOND
-    const struct second_work second = second_work_of(QKV, false);
-    const bool is = is_second(args, QKV, args->num_layers);
-    const int64_t row_bytes = (int64_t)tiles * (is ? second_format::SECOND_TILE_BYTES : TILE);
-    const int32_t slots = is ? second.slots : work_of(QKV).slots;
-#else
-    const int64_t row_bytes = (int64_t)tiles * TILE;
-    const int32_t slots = work_of(QKV).slots;
-#endif
-    const uint8_t *rows = (const uint8_t *)args->output + share[0] * row_bytes;
-    int32_t early = DEPTH + 1;
-#pragma unroll 1
-    for (int32_t left = share[1] - share[0]; left > 0; left--, rows += row_bytes) {
-#if WEFT_SECOND
-        if (is)
-            second_ask(a, rows, 1, &second);
-        else
-#endif
-            rows_ask(a, rows, tiles);
-        if (early > 0 && early <= slots)
-            flight_raise(a);
-        early -= slots;
-    }
-}
-
-#endif
-
 // By one lane.
-DEVICE void ask_all(const struct weft__token_args *args)
+DEVICE void ask_all(const struct weft__token_args *args, struct asker *a)
 {
     const struct shared *s = shared_rest();
-    struct asker a = asker_make();
 #if !PLAIN
     struct weft__token_layer layer = args->layers[0];
 #endif
@@ -358,25 +314,22 @@ DEVICE void ask_all(const struct weft__token_args *args)
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].k_map);
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].v_map);
         if (WEFT_BEGINS || l > 0)
-            matrix_ask(&a, now, QKV, is_second(args, QKV, l), false);
+            matrix_ask(a, now, QKV, is_second(args, QKV, l), false);
         if (WEFT_BEGINS && l == 0 && s->attends)
             text_wait();
         if (s->attends)
-            keys_ask(&a, args->layers + l, !WEFT_BEGINS || l > 0 ? page : page_of(&s->place, 0));
+            keys_ask(a, args->layers + l, !WEFT_BEGINS || l > 0 ? page : page_of(&s->place, 0));
 #if PLAIN // a text of each: what they have of rows is constant
-        matrix_ask(&a, now, O, false, false);
-        matrix_ask(&a, now, UP, false, false);
-        matrix_ask(&a, now, DOWN, false, false);
+        matrix_ask(a, now, O, false, false);
+        matrix_ask(a, now, UP, false, false);
+        matrix_ask(a, now, DOWN, false, false);
 #else
 #pragma unroll 1
         for (int32_t kind = O; kind < KINDS; kind++)
-            matrix_ask(&a, now, kind, is_second(args, kind, l), l + 1 == args->num_layers);
+            matrix_ask(a, now, kind, is_second(args, kind, l), l + 1 == args->num_layers);
         layer = next;
 #endif
     }
-#if !PLAIN && WEFT_LOGITS
-    logits_ask(&a, args);
-#endif
 }
 
 #endif

@@ -166,43 +166,6 @@ DEVICE void heads_deliver(const struct weft__token_args *args, struct delivery *
     }
 }
 
-#if WEFT_LOGITS && !PLAIN
-
-// The largest of the SM's logits, as weft_sample_best leaves that of a part; of parts without an SM there is none.
-DEVICE void best_leave(const struct weft__token_args *args, wide best, bool finite, int32_t lane)
-{
-#pragma unroll
-    for (int32_t step = WARP / 4; step; step /= 2) // both halves of the warp have the same rows
-        best = larger(best, __shfl_xor_sync(0xffffffffu, best, step));
-    const bool any = __any_sync(0xffffffffu, finite);
-    if (lane == 0 && args->best)
-        for (int32_t part = (int32_t)blockIdx.x; part < WEFT__SAMPLE_PARTS;
-             part += (int32_t)gridDim.x)
-            args->best[part] = part != (int32_t)blockIdx.x ? 0 : any ? best : best & ~0x80000000ull;
-}
-
-DEVICE void logits_deliver(const struct weft__token_args *args, struct delivery *d, int32_t lane)
-{
-    part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
-    const int32_t *share = shared_rest()->share[LOGITS];
-    const float rms = row_norm(shared_row(QKV), args->qkv_eps, lane);
-    const bool second = is_second(args, QKV, args->num_layers);
-    wide best = 0;
-    bool finite = false;
-#pragma unroll 1
-    for (int32_t u = share[0]; u < share[1]; u++) {
-        const int32_t row = u * 16 + lane % 16;
-        const float value = rms * sums_take(d, QKV, lane, false, second);
-        if (lane < 16)
-            args->logits[row] = value;
-        best = larger(best, rank_of(cleaned(value), row));
-        finite |= value >= -FLOAT_MAX && value <= FLOAT_MAX;
-    }
-    best_leave(args, best, finite, lane);
-}
-
-#endif
-
 // Pieces of what was attended to, 32 columns of a head each, from the SMs that have a part of its keys.
 DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int32_t lane)
 {
@@ -348,11 +311,10 @@ DEVICE void residual_take(const struct weft__token_args *args, int32_t lane)
     __syncwarp();
 }
 
-DEVICE void deliver_all(const struct weft__token_args *args, int32_t own_lane)
+DEVICE void deliver_all(const struct weft__token_args *args, struct delivery *d, int32_t own_lane)
 {
     struct shared *s = shared_rest();
     const int32_t layers = args->num_layers;
-    struct delivery d = {0, 0};
 #pragma unroll 1
     for (int32_t l = 0; l < layers; l++) {
         const int32_t lane = computed_here(own_lane); // what follows from it is not kept
@@ -362,24 +324,21 @@ DEVICE void deliver_all(const struct weft__token_args *args, int32_t own_lane)
             text_wait();
         const uint32_t turn = s->launch * layers + l + 1;
         if (WEFT_BEGINS || l > 0)
-            heads_deliver(args, &d, l, turn, 0, lane);
+            heads_deliver(args, d, l, turn, 0, lane);
         if (l == 0)
             residual_take(args, lane);
-        d.seq += s->attends ? s->place.left : 0;
+        d->seq += s->attends ? s->place.left : 0;
         pieces_merge(args, turn, lane);
         const float *const up_norm = args->layers[l].up_norm; // pointers are not kept before
         part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
-        stream_deliver(args, &d, O, false, up_norm, WEFT__TOKEN_ROW_up, false, turn, lane);
+        stream_deliver(args, d, O, false, up_norm, WEFT__TOKEN_ROW_up, false, turn, lane);
         part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
-        gated_deliver(args, &d, turn, lane);
+        gated_deliver(args, d, turn, lane);
         const float *const next_norm = args->layers[l].next_norm;
         part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
-        stream_deliver(args, &d, DOWN, is_second(args, DOWN, computed_here(l)), next_norm,
+        stream_deliver(args, d, DOWN, is_second(args, DOWN, computed_here(l)), next_norm,
                        WEFT__TOKEN_ROW_qkv, l + 1 == layers, turn + 1, lane);
     }
-#if WEFT_LOGITS && !PLAIN
-    logits_deliver(args, &d, own_lane);
-#endif
 }
 
 // By the second warp: half of the units of Q, K, V.
@@ -406,8 +365,6 @@ DEVICE void heads_deliver_all(const struct weft__token_args *args, int32_t lane)
                 unit_skip(&d, kind, last, second);
         }
     }
-    if (WEFT_LOGITS) // the other warp delivers them
-        part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
 }
 
 #endif

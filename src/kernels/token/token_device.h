@@ -72,8 +72,8 @@ struct __attribute__((aligned(64))) weft__token_args {
     float *logits;
     uint64_t *best; // of each SM's logits, for the choice behind (sample_device.h); or NULL
     void *rows[WEFT__TOKEN_ROWS]; // of words of three, or of numbers; of heads NULL
-    // layers whose V, and down, have the second format; behind the last layer's the bit of the matrix of logits
-    uint32_t second_v[WEFT__TOKEN_SECOND_WORDS], second_down[WEFT__TOKEN_SECOND_WORDS];
+    uint32_t second_v[WEFT__TOKEN_SECOND_WORDS], // layers whose V, and down, have the second format
+        second_down[WEFT__TOKEN_SECOND_WORDS];
     int32_t num_layers;
     float qkv_eps, up_eps, norm_plus; // norm_plus is added to weights of norms
 };

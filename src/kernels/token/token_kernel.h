@@ -38,6 +38,7 @@ struct weft__token_plan {
                                     [WEFT__TOKEN_MAPS]; // and, where weights are plain, these
     uint32_t blocks, shared_bytes;
     int32_t rows;        // of the matrix of logits
+    bool rows_second;    // in the second format
     int64_t words_bytes; // zero before the first launch
     int32_t uneven;      // of O and down the SM with most has so many hundredths of the average
     int32_t format;      // of all matrices, or but for V and down of some layers

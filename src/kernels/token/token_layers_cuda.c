@@ -368,14 +368,12 @@ bool weft__token_take_layers(const struct weft__token_seen *seen, int32_t count,
     return true;
 }
 
-int32_t weft__token_take_logits(const struct weft__token_seen *seen, int32_t cols, int32_t second,
-                                struct weft__token_plan *plan)
+void weft__token_take_logits(const struct weft__token_seen *seen, int32_t cols, int32_t second,
+                             struct weft__token_plan *plan)
 {
     struct weft__token_args *own = &plan->args;
-    const int32_t layers = own->num_layers;
-    if (layers == WEFT__TOKEN_MOST_LAYERS || !rounds_stream(seen, own->result) ||
-        !plain_matrix(seen, 1, plan))
-        return 0;
+    if (!rounds_stream(seen, own->result) || !plain_matrix(seen, 1, plan))
+        return;
     const struct weft__linear_device_args *args = seen->args;
     const struct weft__cuda_kernel *o = seen[1 - plan->count].kernel;
     const int32_t format = weft__token_constant(seen->kernel, "WEFT_FORMAT");
@@ -386,24 +384,16 @@ int32_t weft__token_take_logits(const struct weft__token_seen *seen, int32_t col
         !args->norm || args->residual || args->cols != cols || args->norm_eps != own->qkv_eps ||
         seen->round->weight_plus != own->norm_plus ||
         args->cols / WEFT__LINEAR_TILE_COLS > MOST_QKV_TILES)
-        return 0;
+        return;
     if (format != plan->format && (format != second || second == 0))
-        return 0;
-    plan->layers[layers - 1].next_norm = seen->round->weight;
+        return;
+    plan->layers[own->num_layers - 1].next_norm = seen->round->weight;
     own->output = args->part[0].weight;
     own->logits = args->part[0].y;
-    if (format != plan->format)
-        own->second_v[layers / 32] |= 1u << layers % 32;
+    plan->rows_second = format != plan->format;
     plan->ends = true;
     plan->count++;
     plan->rows = args->part[0].rows;
-    return plan->rows;
-}
-
-bool weft__token_logits_second(const struct weft__token_plan *plan)
-{
-    const int32_t layers = plan->args.num_layers;
-    return plan->ends && plan->args.second_v[layers / 32] >> layers % 32 & 1;
 }
 
 void weft__token_take_choice(const struct weft__token_seen *seen,

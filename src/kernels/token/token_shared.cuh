@@ -6,7 +6,7 @@
 // as even ones and odd ones (bits of enum kind; as the launches do that are replaced, linear_stream.cuh), WEFT_EIGHTS: which
 // matrices have chains of eight tiles' columns, not sixteen (down in the second format; bits of enum kind), WEFT_SECOND: the format of V and of down
 // in some layers (token_second.cuh), or 0, WEFT_BEGINS: the first layer's Q, K and V are made here, of an X that a launch before has rounded,
-// WEFT_LOGITS: rows of the matrix of logits, which is multiplied behind the last layer as if it were Q, K and V of a further one, or 0.
+// WEFT_LOGITS: rows of the matrix of logits, or 0 (token_logits.cuh), WEFT_LOGITS_SECOND: it has the second format.
 #ifndef WEFT_KERNELS_TOKEN_SHARED_CUH
 #define WEFT_KERNELS_TOKEN_SHARED_CUH
 
@@ -15,7 +15,6 @@
 #include "src/kernels/token/token_device.h"
 
 enum kind { QKV, O, UP, DOWN, KINDS, LAST_DOWN = KINDS, SECOND_DOWN, SECOND_LAST_DOWN, SECOND_V };
-enum { LOGITS = KINDS }; // units of the matrix of logits, of which all else is as of Q, K and V
 
 // How tiles of a unit lie in slots of four: two columns of two blocks of sixteen rows, a warp has both blocks of a column; or four
 // columns of one block.
@@ -44,6 +43,7 @@ enum {
     Q_K_UNITS = (ATTENDED + WEFT_KV_HEADS * WEFT_HEAD_DIM) / 16,
     V_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16,
     PLACES = 3, // of sums that are not delivered yet
+    MOST_DRAWN = 32, // units that are asked for and not delivered yet, at most
     UNIT_WORDS = WEFT__TOKEN_UNIT_BYTES / 16,
 
     LONGEST_X = ATTENDED > WIDE ? ATTENDED : WIDE,
@@ -71,9 +71,10 @@ struct shared {
     uint32_t launch;                    // its number
     uint2 walked
         [MULTIPLIERS]; // of a warp that multiplies: slots before its next matrix, and where its sums go
-    uint64_t plan[MULTIPLIERS];  // of the matrix that is multiplied next
-    uint32_t again;              // the turn of sums that were not finite
-    int32_t share[KINDS + 1][2]; // of units
+    uint64_t plan[MULTIPLIERS];         // of the matrix that is multiplied next
+    uint32_t again;                     // the turn of sums that were not finite
+    int32_t drawn[MOST_DRAWN], ends;    // units of logits that the SM has taken; how many, once that is known
+    int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES], begun;
 };
 
@@ -138,10 +139,7 @@ DEVICE struct work work_of(int32_t kind)
 
 DEVICE int32_t units_of(int32_t kind)
 {
-    return kind == QKV      ? HEAD_ROWS / 16
-           : kind == UP     ? WIDE / 16
-           : kind == LOGITS ? WEFT_LOGITS / 16
-                            : EMBED / UNIT_ROWS;
+    return kind == QKV ? HEAD_ROWS / 16 : kind == UP ? WIDE / 16 : EMBED / UNIT_ROWS;
 }
 
 // The SM's part of `count` things.
@@ -215,25 +213,6 @@ DEVICE int32_t second_units(int32_t kind, bool second)
 {
     const int32_t *share = shared_rest()->share[kind];
     return !second ? 0 : kind == QKV ? v_units_of_block() : share[1] - share[0];
-}
-
-// Is that the layer behind the last: the matrix of logits?
-DEVICE bool is_logits(const struct weft__token_args *args, int32_t layer)
-{
-    return WEFT_LOGITS && layer == args->num_layers;
-}
-
-// The SM's units of a matrix of a layer, and those of them that have the second format, if it has.
-DEVICE int32_t layer_units(const struct weft__token_args *args, int32_t kind, int32_t layer)
-{
-    return units_of_block(is_logits(args, layer) ? LOGITS : kind);
-}
-
-DEVICE int32_t layer_second_units(const struct weft__token_args *args, int32_t kind, int32_t layer,
-                                  bool second)
-{
-    return is_logits(args, layer) ? (second ? units_of_block(LOGITS) : 0)
-                                  : second_units(kind, second);
 }
 
 // What the launches before have left is there, and what the block knows of the text.
@@ -331,8 +310,8 @@ DEVICE void unit_place(uint8_t *to, int32_t cols, int32_t unit, const uint32_t w
 
 #endif
 
-// How often a row has been handed over, this time included: of the first layer X of Q, K and V is not (but that of logits is), nor what
-// they are made elsewhere.
+// How often a row has been handed over, this time included: of the first layer X of Q, K and V is not (but that of logits is, behind the
+// last), nor what they are made elsewhere.
 DEVICE uint32_t uses_of(int32_t row, uint32_t turn)
 {
     const bool less = row == WEFT__TOKEN_ROW_qkv || (!WEFT_BEGINS && row == WEFT__TOKEN_ROW_heads);
