@@ -173,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
         registers_take<104>();
         multiply_all(&args, warp, lane);
 #if WEFT_LOGITS
-        logits_multiply(&args, warp, lane);
+        logits_multiply(&args);
 #endif
         return;
     }

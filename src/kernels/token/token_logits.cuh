@@ -62,9 +62,9 @@ DEVICE bool logits_end(int32_t u)
     return u >= *(const volatile int32_t *)&shared_rest()->ends;
 }
 
-DEVICE void logits_multiply(const struct weft__token_args *args, int32_t own_warp, int32_t own_lane)
+__device__ __noinline__ void logits_multiply(const struct weft__token_args *args)
 {
-    const int32_t warp = computed_here(own_warp), lane = computed_here(own_lane);
+    const int32_t thread = thread_here(), warp = thread / WARP, lane = thread % WARP;
     const uint32_t turn_of_x = shared_rest()->launch * args->num_layers + args->num_layers + 1;
     x_take(args, QKV, turn_of_x, warp, lane);
     const uint2 walked = walked_of(warp);
@@ -76,6 +76,9 @@ DEVICE void logits_multiply(const struct weft__token_args *args, int32_t own_war
 #if !WEFT_LOGITS_SECOND
     struct tiles tiles = {};
     struct slot_x x = {};
+    if (HOLDS && QKV_FIXED)
+        slot_x_load(&x, ROWS_ALONE, b_kept(ROWS_ALONE, true), row, EMBED,
+                    column_of(ROWS_ALONE, at & (LOGITS_SLOTS - 1)) + half, lane);
 #elif SECOND_HOLDS
     uint4 held[2][4];
 #endif
@@ -88,7 +91,7 @@ DEVICE void logits_multiply(const struct weft__token_args *args, int32_t own_war
         for (; !end && at < LOGITS_SLOTS; at += TEAMS) {
 #if !WEFT_LOGITS_SECOND
             tiles_take(&tiles, turn, half, lane);
-            tiles_add(&tiles, ROWS_ALONE, true, half, &x, row, EMBED,
+            tiles_add(&tiles, ROWS_ALONE, !(HOLDS && QKV_FIXED), half, &x, row, EMBED,
                       column_of(ROWS_ALONE, at) + half, lane, sum);
             tiles_end(&tiles, lane, sum);
 #elif SECOND_HOLDS
