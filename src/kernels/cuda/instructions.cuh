@@ -170,14 +170,6 @@ DEVICE int32_t computed_here(int32_t x)
     return x;
 }
 
-// threadIdx.x, read here: no register keeps it.
-DEVICE int32_t thread_here()
-{
-    int32_t thread;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    return thread;
-}
-
 // The largest, and the sum, over all lanes of a warp.
 DEVICE uint32_t warp_most(uint32_t value)
 {

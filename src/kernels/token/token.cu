@@ -172,9 +172,6 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
     if (warp < MULTIPLIERS) {
         registers_take<104>();
         multiply_all(&args, warp, lane);
-#if WEFT_LOGITS
-        logits_multiply(&args);
-#endif
         return;
     }
     registers_give<64>();

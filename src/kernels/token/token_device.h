@@ -71,7 +71,7 @@ struct __attribute__((aligned(64))) weft__token_args {
     const void *output;  // the matrix of logits (WEFT_LOGITS), packed
     float *logits;
     uint64_t *best; // of each SM's logits, for the choice behind (sample_device.h); or NULL
-    void *rows[WEFT__TOKEN_ROWS]; // of words of three, or of numbers; of heads NULL
+    void *rows[WEFT__TOKEN_ROWS];                // of words of three, or of numbers; of heads NULL
     uint32_t second_v[WEFT__TOKEN_SECOND_WORDS], // layers whose V, and down, have the second format
         second_down[WEFT__TOKEN_SECOND_WORDS];
     int32_t num_layers;

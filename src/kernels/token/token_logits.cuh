@@ -7,7 +7,8 @@
 #define WEFT_KERNELS_TOKEN_LOGITS_CUH
 
 #include "src/kernels/sample/sample.cuh"
-#include "src/kernels/token/token_multiply.cuh"
+#include "src/kernels/token/token_ask.cuh"
+#include "src/kernels/token/token_deliver.cuh"
 
 enum {
     LOGITS_UNITS = WEFT_LOGITS / 16,
@@ -56,74 +57,6 @@ DEVICE void logits_ask(const struct weft__token_args *args, struct asker *a)
         barrier_arrive(slot_begin(a).full);
 }
 
-// Is there no unit `u` of the SM? Known to who has waited for a slot of it, or for one behind it.
-DEVICE bool logits_end(int32_t u)
-{
-    return u >= *(const volatile int32_t *)&shared_rest()->ends;
-}
-
-__device__ __noinline__ void logits_multiply(const struct weft__token_args *args)
-{
-    const int32_t thread = thread_here(), warp = thread / WARP, lane = thread % WARP;
-    const uint32_t turn_of_x = shared_rest()->launch * args->num_layers + args->num_layers + 1;
-    x_take(args, QKV, turn_of_x, warp, lane);
-    const uint2 walked = walked_of(warp);
-    const uint8_t *row = shared_row(QKV);
-    const int32_t half = warp % TEAM_WARPS;
-    struct turn_of_sums sums = sums_carried(walked.y);
-    int32_t at = next_of_team(walked.x, warp); // of the unit
-    struct turn_of_slot turn = turn_of(walked.x + at);
-#if !WEFT_LOGITS_SECOND
-    struct tiles tiles = {};
-    struct slot_x x = {};
-    if (HOLDS && QKV_FIXED)
-        slot_x_load(&x, ROWS_ALONE, b_kept(ROWS_ALONE, true), row, EMBED,
-                    column_of(ROWS_ALONE, at & (LOGITS_SLOTS - 1)) + half, lane);
-#elif SECOND_HOLDS
-    uint4 held[2][4];
-#endif
-#pragma unroll 1
-    for (int32_t u = 0;; u++, at -= LOGITS_SLOTS) {
-        float sum[2][2] = {};
-        slot_wait_turn(turn); // of this unit or a later one
-        const bool end = logits_end(u);
-#pragma unroll 1
-        for (; !end && at < LOGITS_SLOTS; at += TEAMS) {
-#if !WEFT_LOGITS_SECOND
-            tiles_take(&tiles, turn, half, lane);
-            tiles_add(&tiles, ROWS_ALONE, !(HOLDS && QKV_FIXED), half, &x, row, EMBED,
-                      column_of(ROWS_ALONE, at) + half, lane, sum);
-            tiles_end(&tiles, lane, sum);
-#elif SECOND_HOLDS
-            const int32_t column = 2 * at + half;
-            slot_wait_turn(turn);
-            second_take(held, turn.at, half, lane);
-            const second_format::held_x x = second_format::held_x_of(
-                row, row + EMBED, min(column, LOGITS_TILES - 1), lane);
-            int32_t dots[2][4];
-            const uint32_t scales[2] = {held[1][2].x, held[1][2].y};
-            second_format::held_dots(held, &x, lane, dots);
-            if (LOGITS_TILES % 2 == 0 || column < LOGITS_TILES)
-                second_format::held_sum(scales, held[1][2].z, &x, dots, sum[0]);
-#else
-            const int32_t column = 2 * at + half;
-            const uint8_t *tile = shared_memory() + turn.at * SLOT + half * LOGITS_TILE;
-            slot_wait_turn(turn);
-            if (LOGITS_TILES % 2 == 0 || column < LOGITS_TILES) {
-                const second_format::one_x x =
-                    second_format::one_x_of(row, row + EMBED, column, lane);
-                second_format::one_multiply(&x, tile, 4, lane, sum[0]);
-            }
-            slot_give_back(turn.at, float_bits(sum[0][0]) ^ float_bits(sum[0][1]), lane);
-#endif
-            turn_next(&turn);
-        }
-        sums_leave(&sums, sum, warp, lane); // at the end for who delivers, who looks no further
-        if (end)
-            break;
-    }
-}
-
 // The largest of the SM's logits, as weft_sample_best leaves that of a part; of parts without an SM there is none.
 DEVICE void best_leave(const struct weft__token_args *args, wide best, bool finite, int32_t lane)
 {
@@ -134,9 +67,7 @@ DEVICE void best_leave(const struct weft__token_args *args, wide best, bool fini
     if (lane == 0 && args->best)
         for (int32_t part = (int32_t)blockIdx.x; part < WEFT__SAMPLE_PARTS;
              part += (int32_t)gridDim.x)
-            args->best[part] = part != (int32_t)blockIdx.x ? 0
-                               : any                       ? best
-                                                           : best & ~0x80000000ull;
+            args->best[part] = part != (int32_t)blockIdx.x ? 0 : any ? best : best & ~0x80000000ull;
 }
 
 DEVICE void logits_deliver(const struct weft__token_args *args, struct delivery *d, int32_t lane)

@@ -42,7 +42,7 @@ enum {
     FLIGHT = WEFT__TOKEN_FLIGHT(SLOT, PLAIN),
     Q_K_UNITS = (ATTENDED + WEFT_KV_HEADS * WEFT_HEAD_DIM) / 16,
     V_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16,
-    PLACES = 3, // of sums that are not delivered yet
+    PLACES = 3,      // of sums that are not delivered yet
     MOST_DRAWN = 32, // units that are asked for and not delivered yet, at most
     UNIT_WORDS = WEFT__TOKEN_UNIT_BYTES / 16,
 
@@ -71,9 +71,10 @@ struct shared {
     uint32_t launch;                    // its number
     uint2 walked
         [MULTIPLIERS]; // of a warp that multiplies: slots before its next matrix, and where its sums go
-    uint64_t plan[MULTIPLIERS];         // of the matrix that is multiplied next
-    uint32_t again;                     // the turn of sums that were not finite
-    int32_t drawn[MOST_DRAWN], ends;    // units of logits that the SM has taken; how many, once that is known
+    uint64_t plan[MULTIPLIERS]; // of the matrix that is multiplied next
+    uint32_t again;             // the turn of sums that were not finite
+    int32_t drawn[MOST_DRAWN],
+        ends; // units of logits that the SM has taken; how many, once that is known
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES], begun;
 };
@@ -213,6 +214,21 @@ DEVICE int32_t second_units(int32_t kind, bool second)
 {
     const int32_t *share = shared_rest()->share[kind];
     return !second ? 0 : kind == QKV ? v_units_of_block() : share[1] - share[0];
+}
+
+// Is that the layer behind the last: the matrix of logits (token_logits.cuh)? It is multiplied as if it were Q, K and V of a further one,
+// but for its units, which are drawn.
+DEVICE bool is_logits(const struct weft__token_args *args, int32_t layer)
+{
+    return WEFT_LOGITS && layer == args->num_layers;
+}
+
+enum { DRAWN = 0xffff }; // in the place of a number of units
+
+// Is there no unit `u` of logits? Known to who has waited for a slot of it, or for one behind it.
+DEVICE bool logits_end(int32_t u)
+{
+    return u >= *(const volatile int32_t *)&shared_rest()->ends;
 }
 
 // What the launches before have left is there, and what the block knows of the text.

@@ -163,11 +163,6 @@ DEVICE int32_t computed_here(int32_t x)
     return x;
 }
 
-DEVICE int32_t thread_here()
-{
-    return (int32_t)threadIdx.x;
-}
-
 DEVICE uint32_t warp_most(uint32_t value)
 {
     for (int32_t step = 16; step; step /= 2) {
