@@ -181,6 +181,9 @@ typedef struct bench_kernel {
 
 bench_kernel bench_kernel_of(const bench *run, const weft_plan *plan);
 
+// The kernel of that name; an empty name for NULL.
+bench_kernel bench_kernel_named(const bench *run, const char *name);
+
 // Numbers in [-1, 1), the same in every run of the program.
 float bench_value(uint32_t *state);
 

@@ -142,24 +142,12 @@ bool linear_make_ready(linear_problem *p)
 
 bench_kernel linear_kernel_of(const linear_problem *p)
 {
-    enum { BF16_FEW = 4 }; // rows of X that kernels of f32 take
     const bench *run = &p->wish->run;
-    bench_kernel kernel = bench_kernel_of(run, p->plan);
-    weft_kernel_info info;
-    char begin[sizeof kernel.name];
-    const char *acts = p->format != WEFT_BF16 ? "q8" : p->batch <= BF16_FEW ? "f32" : "bf16";
-    const int length =
-        snprintf(begin, sizeof begin, "linear_%s_%s_packed_", weft_dtype_name(p->format), acts);
-    if (run->options.device != WEFT_DEVICE_CPU || p->wish->in_place ||
-        !weft_linear_packed_layout(p->plan, 0))
-        return kernel;
-    for (int32_t n = 0; weft_kernel_at(run->context, n, &info); n++)
-        if (info.usable && strncmp(info.name, begin, (size_t)length) == 0) {
-            kernel.isa = info.isa;
-            snprintf(kernel.name, sizeof kernel.name, "%s", info.name);
-            break;
-        }
-    return kernel;
+    weft_plan_info decided = {.size = sizeof decided};
+    if (p->wish->in_place || weft_plan_query(p->plan, &decided) != WEFT_OK ||
+        !decided.packed_kernel)
+        return bench_kernel_of(run, p->plan);
+    return bench_kernel_named(run, decided.packed_kernel);
 }
 
 void linear_drop(linear_problem *p)

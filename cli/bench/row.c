@@ -7,17 +7,22 @@
 
 #include "cli/bench/bench.h"
 
-bench_kernel bench_kernel_of(const bench *run, const weft_plan *plan)
+bench_kernel bench_kernel_named(const bench *run, const char *name)
 {
     bench_kernel kernel = {.isa = ""};
-    weft_plan_info decided = {.size = sizeof decided};
     weft_kernel_info info;
-    if (weft_plan_query(plan, &decided) == WEFT_OK && decided.kernel)
-        snprintf(kernel.name, sizeof kernel.name, "%s", decided.kernel);
+    snprintf(kernel.name, sizeof kernel.name, "%s", name ? name : "");
     for (int32_t n = 0; weft_kernel_at(run->context, n, &info); n++)
         if (strcmp(info.name, kernel.name) == 0)
             kernel.isa = info.isa;
     return kernel;
+}
+
+bench_kernel bench_kernel_of(const bench *run, const weft_plan *plan)
+{
+    weft_plan_info decided = {.size = sizeof decided};
+    return bench_kernel_named(run,
+                              weft_plan_query(plan, &decided) == WEFT_OK ? decided.kernel : NULL);
 }
 
 float bench_value(uint32_t *state)

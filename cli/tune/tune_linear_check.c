@@ -16,13 +16,12 @@ static void name_reference(const linear_problem *p, char name[96])
     snprintf(name, 96, "linear_%s_%.*s_ref", format, (int)strcspn(acts, "_"), acts);
 }
 
-// What tiles of bf16 add to the error, over the sum of magnitudes: what linear.h says of packed blocks by so many rows of X on a CPU
-// with AMX.
+// What tiles of bf16 add to the error, over the sum of magnitudes: what linear.h says of packed blocks.
 static double tiles_error(const linear_problem *p)
 {
-    const int32_t least = p->format == WEFT_Q6_K ? 32 : 64;
-    const bench_kernel kernel = linear_kernel_of(p);
-    if (!strstr(kernel.name, "_q8_packed_amx") || p->batch < least || p->wish->exact)
+    weft_plan_info decided = {.size = sizeof decided};
+    if (p->wish->in_place || weft_plan_query(p->plan, &decided) != WEFT_OK ||
+        !decided.packed_bf16_batch || p->batch < decided.packed_bf16_batch)
         return 0;
     return p->format == WEFT_MXFP4 ? 0x1p-8 : 0x1p-7;
 }

@@ -164,8 +164,13 @@ typedef struct weft_plan_info {
     /** Linear layers on the CPU, at the descriptor's maxima: int8 or bf16 if every part rounds X to that
      *  before it multiplies; else f32 (0). */
     weft_dtype rounds_x_to;
-    int32_t reserved0;
-    uint64_t reserved[7];
+    /** Linear layers on the CPU: the fewest rows of X that a part's packed blocks meet as bf16, with the error
+     *  that linear.h states for it; 0: they never do. */
+    int32_t packed_bf16_batch;
+    /** Linear layers on the CPU: name of the kernel that reads the first part's packed weights at the
+     *  descriptor's maxima, NULL if there is none; valid as long as the library. */
+    const char *packed_kernel;
+    uint64_t reserved[6];
 } weft_plan_info;
 
 /** The same as numbers, for programs and tests.

@@ -43,8 +43,8 @@ enum {
      *  - on a CPU that multiplies bf16, more than 4 rows of X by f16 or bf16 weights have activations and
      *    weights rounded to bf16 (to nearest even, numbers below 2^-126 to zero).
      *  - on a CPU with tiles for bf16 (AMX), 64 rows of X and more (q6_k: 32) by packed blocks have
-     *    rounded activations and weights, times their scales and less their minima, rounded to bf16
-     *    (likewise).
+     *    activations and weights, times their scales and less their minima, rounded to bf16 (likewise):
+     *    activations at once, or those of a rounded buffer times their scales.
      *  The last three do not apply with WEFT_LINEAR_BATCH_INVARIANT. f32 weights (but see
      *  WEFT_LINEAR_F32_AS_BF16), and fp8 and int8 weights elsewhere, are exact either way. */
     WEFT_LINEAR_EXACT = 1u << 0,
@@ -191,8 +191,8 @@ WEFT_API weft_status weft_linear_plan(weft_context *context, const weft_linear_d
  *           threads. |error| <= 2^-23 * max(8, sqrt(cols)) * sum |w||x| against exact arithmetic on
  *           the activations that the kernel uses (see WEFT_LINEAR_EXACT), for rows of any length. For
  *           formats whose weights are differences or sums, |w| is the sum of the magnitudes of both
- *           terms. Where activations are rounded, a NaN or infinity in a group of 32 of them makes its
- *           row of Y NaN.
+ *           terms. Where activations are rounded to 8 bits, a NaN or infinity in a group of 32 of them makes
+ *           its row of Y NaN.
  *           On a GPU, runs without EXACT and BATCH_INVARIANT and with more than 16 rows of X (any
  *           number, if the variant names a kernel of cuBLASLt) multiply 16-bit numbers where weights are
  *           packed blocks, f16 or bf16, and fp8 or int8 where cuBLASLt is there. Weights (times their

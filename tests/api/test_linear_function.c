@@ -244,6 +244,34 @@ static void a_plan_says_what_it_rounds_x_to(void **state)
     assert_int_equal(info.rounds_x_to, WEFT_INT8);
 }
 
+// Its packed kernel is one that the library has, and multiplies as bf16 from a number of rows on that the plan may be given.
+static void a_plan_names_what_reads_packed_weights(void **state)
+{
+    (void)state;
+    weft_linear_desc desc = layer(WEFT_Q8_0);
+    weft_plan_info info = {.size = sizeof info};
+    weft_kernel_info kernel;
+    weft_plan *plan;
+    bool known = false;
+    desc.max_batch = 512;
+    assert_int_equal(weft_linear_plan(context, &desc, &plan), WEFT_OK);
+    assert_int_equal(weft_plan_query(plan, &info), WEFT_OK);
+    assert_int_equal(info.packed_kernel != NULL, weft_linear_packed_layout(plan, 0) != 0);
+    weft_plan_destroy(plan);
+    for (int32_t n = 0; info.packed_kernel && weft_kernel_at(context, n, &kernel); n++)
+        known |= kernel.usable && strcmp(kernel.name, info.packed_kernel) == 0;
+    assert_int_equal(known, info.packed_kernel != NULL);
+    const bool tiles = info.packed_kernel && strstr(info.packed_kernel, "_packed_amx");
+    assert_int_equal(info.packed_bf16_batch > 0, tiles);
+    desc.max_batch = info.packed_bf16_batch - 1;
+    if (!tiles)
+        return;
+    assert_int_equal(weft_linear_plan(context, &desc, &plan), WEFT_OK);
+    assert_int_equal(weft_plan_query(plan, &info), WEFT_OK);
+    weft_plan_destroy(plan);
+    assert_int_equal(info.packed_bf16_batch, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +280,7 @@ int main(void)
         cmocka_unit_test(inputs_of_16_bits_are_their_numbers),
         cmocka_unit_test(a_gate_of_the_input_is_applied_as_rows_are_loaded),
         cmocka_unit_test(a_plan_says_what_it_rounds_x_to),
+        cmocka_unit_test(a_plan_names_what_reads_packed_weights),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -558,14 +558,20 @@ fault("amx-wide-pairs-swapped", "src/kernels/linear/linear_packed_wide_amx.c",
       "narrow32(w[2], w[3])", "narrow32(w[3], w[2])",
       "packed weights as bf16 have every second pair of columns the wrong way round", *X)
 fault("amx-wide-first-chunk", "src/kernels/linear/linear_packed_wide_amx.c",
-      "(part->col + c) * stride + X_STEP * k;", "(part->col + c) * stride;",
+      "call->x_tiles + k * call->x_tiles_rows;", "call->x_tiles;",
       "all chunks of packed weights meet the first columns of many rows of X", *X)
 fault("amx-wide-sums-anew", "src/kernels/linear/linear_packed_wide_amx.c",
       "total, next, k == 0, false, beside);", "total, next, true, false, beside);",
       "the last sixteen of many rows of X have the sums of the last chunk alone", *X)
 fault("amx-wide-rows-of-first-tile", "src/kernels/linear/linear_packed_wide_amx.c",
-      "(part->col + c) * stride", "c * stride",
+      "(part->col + c) * columns", "c * columns",
       "rows of X past 512 are the first ones again", *X)
+fault("amx-wide-numbers-of-first-row", "src/kernels/linear/linear_packed_wide_amx.c",
+      "narrow_row(x + r * x_stride + k, STEP)", "narrow_row(x + k, STEP)",
+      "rows of X become tiles of their sixteen's first row", *X)
+fault("amx-results-past-caches", "src/kernels/linear/linear_bf16_avx512.h",
+      "_mm512_stream_ps(call->y + m * call->y_stride + row, value);", "_mm512_stream_ps(call->y + row, value);",
+      "results that pass by the caches are all in the first row", *X)
 fault("amx-wide-scale-of-first-group", "src/kernels/linear/linear_packed_wide_amx.c",
       "row.scale[k / STEP]", "row.scale[0]",
       "rows of X laid as tiles have the first group's scale", *X)

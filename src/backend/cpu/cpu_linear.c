@@ -141,6 +141,18 @@ static bool lays(const weft_linear_desc *desc, const struct weft__linear_launch 
     return false;
 }
 
+// What kernels that take tiles want of a thread's memory.
+static int64_t room_bytes(const weft_linear_desc *desc, const struct weft__linear_launch *launch)
+{
+    int64_t most = 0;
+    for (int32_t p = 0; p < desc->num_parts && lays(desc, launch); p++) {
+        const struct weft__linear_kernel *packed = launch->parts[p].packed;
+        const int64_t bytes = packed && packed->lay ? packed->lay->room_bytes : 0;
+        most = bytes > most ? bytes : most;
+    }
+    return weft__align_up(most, WEFT__ALIGN);
+}
+
 static weft_status lay_out_workspace(weft_plan *plan)
 {
     const weft_linear_desc *desc = plan->desc;
@@ -153,7 +165,8 @@ static weft_status lay_out_workspace(weft_plan *plan)
     launch->x_offset = readies && weft__cpu_linear_reads_f32(launch, desc->num_parts)
                            ? take(&at, desc->cols, 4 * batch)
                            : -1;
-    launch->ready_offset = readies ? take(&at, desc->cols, 4 * threads * launch->together) : -1;
+    launch->own_rows = lays(desc, launch) ? WEFT__BF16_ROWS : launch->together;
+    launch->ready_offset = readies ? take(&at, desc->cols, 4 * threads * launch->own_rows) : -1;
     bool fit = weft__rounded_lay_out(desc->cols, few, &launch->x_layout) &&
                weft__rounded_lay_out(desc->parts[0].rows, few, &launch->y_layout);
     if (fit && launch->rounds)
@@ -164,6 +177,8 @@ static weft_status lay_out_workspace(weft_plan *plan)
     launch->tiles_offset = lays(desc, launch) ? take(&at, weft__linear_bf16_stride(desc->cols),
                                                      2 * weft__align_up(batch, WEFT__BF16_ROWS))
                                               : -1;
+    launch->room_bytes = room_bytes(desc, launch);
+    launch->room_offset = take(&at, launch->room_bytes, threads);
     launch->scale_offset =
         desc->flags & WEFT_LINEAR_X_ROUNDED && desc->norm ? take(&at, batch, sizeof(float)) : -1;
     if (desc->gate || desc->y_dtype != WEFT_F32 || desc->flags & WEFT_LINEAR_Y_ROUNDED) {
@@ -220,6 +235,20 @@ static weft_dtype rounds_x_to(const weft_linear_desc *desc,
     return acts == WEFT__ACTS_q8 ? WEFT_INT8 : acts == WEFT__ACTS_bf16 ? WEFT_BF16 : WEFT_F32;
 }
 
+// The fewest rows of X that tiles of bf16 multiply by a part's packed blocks, 0 if none do.
+static int32_t packed_bf16_batch(const weft_linear_desc *desc,
+                                 const struct weft__linear_launch *launch)
+{
+    int32_t least = 0;
+    for (int32_t p = 0; p < desc->num_parts; p++) {
+        const struct weft__linear_kernel *packed = launch->parts[p].packed;
+        if (packed && packed->lay && launch->tiles_offset >= 0 &&
+            (!least || packed->lay_batch < least))
+            least = packed->lay_batch;
+    }
+    return least;
+}
+
 static void inform(weft_plan *plan)
 {
     const weft_linear_desc *desc = plan->desc;
@@ -240,6 +269,10 @@ static void inform(weft_plan *plan)
             plan->info.tile_rows = alone || tile > part ? part : tile;
     }
     plan->info.rounds_x_to = rounds_x_to(desc, launch);
+    plan->info.packed_bf16_batch = packed_bf16_batch(desc, launch);
+    if (launch->parts[0].packed)
+        plan->info.packed_kernel =
+            weft__linear_packed_for(&launch->parts[0], desc->max_batch)->base.name;
     plan->info.bytes_read =
         launch->bytes + weft__plan_bytes(desc->x_dtype, batch, weft__plan_linear_x_row(desc));
     plan->info.bytes_written =

@@ -63,6 +63,7 @@ struct weft__linear_launch {
     weft__narrow_fn *narrow; // of X to bf16, or NULL
     int32_t turned;          // rows of X that it lays into one another, or 0
     int32_t together; // rows of X that a thread makes ready at a time: those share cache lines
+    int32_t own_rows; // in f32, that it has room for meanwhile
     // Where something follows a product: floats of a block of results of a part, else 0; the rows of W of a block are a
     // multiple of stage_step.
     int64_t stage_floats, stage_step, stage_wanted;
@@ -73,9 +74,10 @@ struct weft__linear_launch {
     struct weft__activation_launch widen;      // of rows of X; likewise without an x_gate
     // Offsets in the workspace: all f32 rows of X after widening and norm (-1: none), those that threads make
     // ready (-1: none), rounded rows of X, rows of X in bf16, and as kernels lay them (-1: none), factors of rows, blocks of
-    // results of threads.
+    // results of threads, and threads' rooms.
     int64_t x_offset, ready_offset, rounded_offset, bf16_offset, tiles_offset, scale_offset,
-        stage_offset;
+        stage_offset, room_offset;
+    int64_t room_bytes; // of a thread, 0: no kernel wants that
 };
 
 // Makes the plan's launch and gives each part its kernels (cpu_linear_choose.c).

@@ -13,7 +13,7 @@ static float *own_row(const struct weft__cpu_linear_work *work, int32_t m, int32
                       int32_t thread)
 {
     const struct weft__linear_launch *launch = work->launch;
-    const int64_t row = work->keeps_x ? m : (int64_t)thread * launch->together + (m - first);
+    const int64_t row = work->keeps_x ? m : (int64_t)thread * launch->own_rows + (m - first);
     return (float *)(void *)(work->workspace +
                              (work->keeps_x ? launch->x_offset : launch->ready_offset)) +
            row * work->desc->cols;
@@ -69,7 +69,7 @@ static const float *ready_row(const struct weft__cpu_linear_work *work, int32_t 
         launch->norm.kernel->run(&launch->norm, &norm, 0, 1);
         x = own;
     }
-    if (launch->rounds) {
+    if (launch->rounds && !work->lays_numbers) {
         struct weft__rounded_row to = weft__rounded_row(&work->acts, m);
         weft__rounded_begin(&work->acts, m, cols, work->few, false);
         launch->round(&to, 0, launch->x_layout.stride, x, cols, to.head->few);
@@ -95,6 +95,9 @@ static void ready_rows(const struct weft__cpu_linear_work *work, int32_t m, int3
         const float *row = ready_row(work, m + i, own ? own_row(work, m + i, m, thread) : NULL);
         x = i ? x : row;
     }
+    if (work->lays_numbers)
+        work->lay->numbers(x, own ? work->desc->cols : stride, m, rows, work->desc->cols,
+                           work->x_tiles, work->x_tiles_rows);
     if (work->x_bf16)
         launch->narrow(x, WEFT_F32, own ? work->desc->cols : stride, rows, work->desc->cols, m,
                        work->x_bf16, work->x_bf16_stride);
@@ -103,14 +106,15 @@ static void ready_rows(const struct weft__cpu_linear_work *work, int32_t m, int3
 // Lays rows [m, m + rows), from a tile's first on.
 static void lay_rows(const struct weft__cpu_linear_work *work, int32_t m, int32_t rows)
 {
-    work->lay(&work->acts, m, rows, work->desc->cols, work->x_tiles, work->x_tiles_stride);
+    work->lay->rounded(&work->acts, m, rows, work->desc->cols, work->x_tiles, work->x_tiles_rows);
 }
 
 // Rows of a task; those of a tile, if it lays what it has rounded.
 static void ready_task(void *opaque, int32_t index, int32_t thread)
 {
     const struct weft__cpu_linear_work *work = opaque;
-    const int32_t together = work->launch->together, most = work->ready_rows,
+    const int32_t most = work->ready_rows,
+                  together = work->lays_numbers ? most : work->launch->together,
                   left = work->args->batch - index * most, rows = most < left ? most : left;
     const int32_t m = index * most;
     for (int32_t i = 0; i < rows; i += together)
@@ -126,9 +130,11 @@ void weft__cpu_linear_ready_x(const weft_context *context, struct weft__cpu_line
     const int32_t batch = work->args->batch, threads = weft__cpu_of(context)->threads;
     if (!work->launch->rounds && work->launch->ready_offset < 0 && !work->x_bf16)
         return;
-    // where all threads have tiles enough
-    work->lays_ready = work->lay && work->launch->rounds && batch / WEFT__BF16_ROWS >= 4 * threads;
-    work->ready_rows = work->lays_ready ? WEFT__BF16_ROWS : work->launch->together;
+    // by tiles, where all threads have enough of them; numbers alone go so much faster by tiles that one is enough
+    const int32_t tiles = batch / WEFT__BF16_ROWS, enough = (work->lays_numbers ? 1 : 4) * threads;
+    const bool by_tiles = work->lay && work->launch->rounds && tiles >= enough;
+    work->lays_ready = by_tiles && !work->lays_numbers;
+    work->ready_rows = by_tiles ? WEFT__BF16_ROWS : work->launch->together;
     const int32_t tasks = (int32_t)weft__ceil_div(batch, work->ready_rows);
     if (!alone && batch > WEFT__FEW_ROWS)
         weft__cpu_parallel_for(context, tasks, ready_task, work);
@@ -149,7 +155,7 @@ void weft__cpu_linear_lay_x(const weft_context *context, struct weft__cpu_linear
                             bool alone)
 {
     const int32_t tasks = (int32_t)weft__ceil_div(work->args->batch, WEFT__BF16_ROWS);
-    if (!work->lay || work->lays_ready)
+    if (!work->lay || work->lays_ready || work->lays_numbers)
         return;
     if (!alone)
         weft__cpu_parallel_for(context, tasks, lay_task, work);

@@ -19,6 +19,16 @@ static bool lays(const struct weft__cpu_linear_work *work, int32_t p)
     return work->launch->tiles_offset >= 0 && kernel->lay && work->args->batch >= kernel->lay_batch;
 }
 
+// May results of a part pass by the caches? Where many rows of X make whole lines of them that no residual has brought and nothing
+// here reads.
+static bool passes(const struct weft__cpu_linear_work *work, const weft_linear_part_args *args)
+{
+    enum { LEAST = 64, LINE = 64 };
+    return work->args->batch >= LEAST && !work->launch->stage_floats && !work->args->residual &&
+           !(work->desc->flags & WEFT_LINEAR_NEXT) &&
+           ((uintptr_t)args->y | (uint64_t)args->y_stride * sizeof(float)) % LINE == 0;
+}
+
 static struct weft__linear_call call_of(struct weft__cpu_linear_work *work, int32_t p)
 {
     const weft_linear_part *part = &work->desc->parts[p];
@@ -42,10 +52,11 @@ static struct weft__linear_call call_of(struct weft__cpu_linear_work *work, int3
         .x_bf16 = work->x_bf16,
         .x_bf16_stride = work->x_bf16_stride,
         .x_tiles = lays(work, p) ? work->x_tiles : NULL,
-        .x_tiles_stride = work->x_tiles_stride,
+        .x_tiles_rows = work->x_tiles_rows,
         .acts = work->acts,
         .y = staged ? NULL : args->y,
         .y_stride = args->y_stride,
+        .y_past = passes(work, args),
         .bias = args->bias,
         .residual = staged ? NULL : work->args->residual,
         .residual_stride = work->args->residual_stride,
@@ -70,11 +81,12 @@ static struct weft__linear_call call_of(struct weft__cpu_linear_work *work, int3
     return call;
 }
 
-// A call of a part for some rows of X: all of them, where they are rounded.
+// A thread's call of a part for some rows of X: all of them, where they are rounded or tiles.
 static struct weft__linear_call call_for(const struct weft__cpu_linear_work *work, int32_t p,
-                                         int32_t m0, int32_t m1)
+                                         int32_t m0, int32_t m1, int32_t thread)
 {
     struct weft__linear_call call = work->calls[p];
+    call.room = work->workspace + work->launch->room_offset + thread * work->launch->room_bytes;
     call.batch = m1 - m0;
     if (m0 == 0)
         return call;
@@ -82,7 +94,6 @@ static struct weft__linear_call call_for(const struct weft__cpu_linear_work *wor
     call.x_scale = call.x_scale ? call.x_scale + m0 : NULL;
     call.y = call.y ? call.y + m0 * call.y_stride : NULL;
     call.x_bf16 = call.x_bf16 ? call.x_bf16 + m0 * call.x_bf16_stride : NULL;
-    call.x_tiles = call.x_tiles ? call.x_tiles + m0 * call.x_tiles_stride : NULL;
     call.residual = call.residual ? call.residual + m0 * call.residual_stride : NULL;
     return call;
 }
@@ -99,12 +110,12 @@ static const unsigned char *row_at(const struct weft__cpu_linear_work *work, int
 
 // A block of results, and what follows them. Parts that go together take turns, block by block.
 static void multiply_staged(const struct weft__cpu_linear_work *work, int32_t p,
-                            struct weft__cpu_linear_range at,
+                            struct weft__cpu_linear_range at, int32_t thread,
                             const struct weft__cpu_linear_stage *stage)
 {
     const int32_t last = p + weft__linear_together(work->desc) - 1;
     for (int32_t i = p; i <= last; i++) {
-        struct weft__linear_call call = call_for(work, i, at.m0, at.m1);
+        struct weft__linear_call call = call_for(work, i, at.m0, at.m1, thread);
         call.next = i < last ? row_at(work, i + 1, at.r0) : row_at(work, p, at.r1);
         call.next_from = at.r1;
         call.y = stage->results[i - p] - at.r0;
@@ -142,7 +153,7 @@ static void multiply_range(const struct weft__cpu_linear_work *work, int32_t p,
     const struct weft__linear_launch *launch = work->launch;
     if (launch->stage_floats && delivers(work, p)) {
         struct taker taker = {work, p, at.m0};
-        struct weft__linear_call call = call_for(work, p, at.m0, at.m1);
+        struct weft__linear_call call = call_for(work, p, at.m0, at.m1, thread);
         call.take = take;
         call.taker = &taker;
         work->kernels[p]->run(&call, at.r0, at.r1);
@@ -158,11 +169,11 @@ static void multiply_range(const struct weft__cpu_linear_work *work, int32_t p,
         const struct weft__cpu_linear_stage stage = {{floats, floats + launch->stage_floats}, rows};
         for (int64_t end = at.r1; at.r0 < end; at.r0 = at.r1) {
             at.r1 = end - at.r0 < rows ? end : at.r0 + rows;
-            multiply_staged(work, p, at, &stage);
+            multiply_staged(work, p, at, thread, &stage);
         }
         return;
     }
-    const struct weft__linear_call call = call_for(work, p, at.m0, at.m1);
+    const struct weft__linear_call call = call_for(work, p, at.m0, at.m1, thread);
     work->kernels[p]->run(&call, at.r0, at.r1);
     weft__cpu_linear_emit_next(work, at);
 }
@@ -190,7 +201,19 @@ static bool in_shorts(const struct weft__cpu_linear_work *work, int32_t p)
                                   work->desc->parts[p].rows);
 }
 
-// Rows of W of a task. In short chunks of columns X comes from the third-level cache for each task anew: not less than 128, if
+// Rows of W of a task that takes X as tiles: 512, if all threads have four such, where X is so large that it comes from the
+// third-level cache for each task anew.
+static int64_t rows_by_tiles(const weft_context *context, const struct weft__cpu_linear_work *work,
+                             int32_t p, int64_t least)
+{
+    enum { MOST = 512, TASKS = 4, PANEL = 32, LARGE_X = 768 * 1024 };
+    const int64_t tasks = (int64_t)TASKS * weft__cpu_of(context)->threads;
+    const int64_t share = weft__align_up(weft__ceil_div(work->desc->parts[p].rows, tasks), PANEL);
+    const int64_t most = share < MOST ? share : MOST;
+    return 2 * work->desc->cols * work->args->batch > LARGE_X && most > least ? most : least;
+}
+
+// Rows of W of a task. In short chunks of columns X comes from the third-level cache for each task anew, too: not less than 128, if
 // all threads have that.
 static int64_t rows_of(const weft_context *context, const struct weft__cpu_linear_work *work,
                        int32_t p)
@@ -199,6 +222,8 @@ static int64_t rows_of(const weft_context *context, const struct weft__cpu_linea
     const struct weft__linear_split *split = &work->launch->parts[p].split;
     if (work->args->batch <= WEFT__FEW_ROWS)
         return split->rows_per_task;
+    if (lays(work, p))
+        return rows_by_tiles(context, work, p, split->rows_per_batch_task);
     if (!in_shorts(work, p) || split->rows_per_batch_task >= LEAST)
         return split->rows_per_batch_task;
     const int64_t share = weft__ceil_div(work->desc->parts[p].rows, weft__cpu_of(context)->threads);
@@ -302,10 +327,19 @@ static weft_status choose_kernels(const weft_plan *plan, struct weft__cpu_linear
         if (lays(work, p)) {
             work->lay = work->kernels[p]->lay;
             work->x_tiles = (uint16_t *)(void *)(work->workspace + work->launch->tiles_offset);
-            work->x_tiles_stride = weft__linear_bf16_stride(work->desc->cols);
+            work->x_tiles_rows = weft__align_up(work->args->batch, WEFT__BF16_ROWS);
         }
     }
     return WEFT_OK;
+}
+
+// Does nobody read the rows of X rounded to 8 bits?
+static bool all_tiles(const struct weft__cpu_linear_work *work)
+{
+    bool all = work->lay && work->launch->rounds;
+    for (int32_t p = 0; p < work->desc->num_parts; p++)
+        all = all && (work->kernels[p]->acts != WEFT__ACTS_q8 || lays(work, p));
+    return all;
 }
 
 weft__submit_fn weft__cpu_submit_linear;
@@ -338,6 +372,7 @@ weft_status weft__cpu_submit_linear(const weft_plan *plan, const void *opaque_ar
     weft_status status = choose_kernels(plan, &work);
     if (status != WEFT_OK)
         return status;
+    work.lays_numbers = all_tiles(&work);
     if (launch->ready_offset >= 0 && work.keeps_x) {
         work.x = (const float *)(void *)(workspace + launch->x_offset);
         work.x_stride = desc->cols;

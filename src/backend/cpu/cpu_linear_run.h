@@ -20,12 +20,13 @@ struct weft__cpu_linear_work {
     int64_t x_stride;
     uint16_t *x_bf16; // rows of X in bf16, or NULL
     int64_t x_bf16_stride;
-    weft__lay_fn *lay; // of rounded rows as tiles, or NULL
-    uint16_t *x_tiles; // then
-    int64_t x_tiles_stride;
-    int32_t ready_rows;                       // of X that a task makes ready
-    bool lays_ready;                          // and lays, too
-    float *x_scale;                           // or NULL
+    const struct weft__linear_tiler *lay; // of rows of X, or NULL
+    bool lays_numbers;    // all kernels take tiles: X is not rounded to 8 bits first
+    uint16_t *x_tiles;    // then
+    int64_t x_tiles_rows; // that have a place there
+    int32_t ready_rows;   // of X that a task makes ready
+    bool lays_ready;      // and lays, too, once they are rounded
+    float *x_scale;       // or NULL
     int32_t row_tasks[WEFT_LINEAR_MAX_PARTS]; // by rows of W
     int32_t tasks_of[WEFT_LINEAR_MAX_PARTS];  // for each piece of X
     int64_t rows_per_task[WEFT_LINEAR_MAX_PARTS];

@@ -31,7 +31,8 @@ static int64_t token_bytes(const weft_attention_desc *desc, int32_t group_size, 
     const int64_t row = weft__attention_row_bytes(desc->kv.head_dim);
     const int64_t pieces = (int64_t)group_size * (desc->kv.head_dim / 32) + TOKEN_SPLITS;
     return TOKEN_WARPS * stages * 2 * WEFT__ATTENTION_KEYS * row +
-           WEFT__ATTENTION_ROWS * (row + 4) + 2 * row + rotary_dim / 2 * 8 + pieces * (32 + 2) * 8;
+           WEFT__ATTENTION_ROWS * (row + 4) + 2 * row + rotary_dim / 2 * 8 + TOKEN_WARPS * 8 +
+           pieces * (32 + 2) * 4;
 }
 
 // A cluster a KV head of a sequence, as many blocks as SMs are there for; where those would be few, long contexts

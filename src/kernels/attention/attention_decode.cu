@@ -105,6 +105,47 @@ DEVICE void item_end(const struct weft__attention_device_args *args, struct work
 }
 #endif
 
+// The items of the block's share. waits: queries may be what the launch before has made.
+DEVICE void items_walk(const struct weft__attention_device_args *args, struct work *work,
+                       struct ring *ring, int32_t warp, int32_t lane, bool waits)
+{
+    for (;;) {
+        const int32_t first_tile = work->at.tile, count = place_tiles(&work->at);
+        struct state state[ROW_SIXTEENS];
+        if (threadIdx.x == 0) {
+            work->rows = rows_of(args, &work->at);
+            work->by_all =
+                keys_by_all(args, work->at.seq.lengths, row_at(args, work->rows, 0).token,
+                            row_at(args, work->rows, work->rows.count - 1).token);
+        }
+#if WEFT_APPEND
+        queries_load(args, &work->at, count, warp, lane, waits);
+#else
+        queries_load(args, work->at.seq.lengths, rows_of(args, &work->at), warp, lane, waits);
+#endif
+        waits = false;
+#pragma unroll
+        for (int32_t m = 0; m < ROW_SIXTEENS; m++)
+            state_begin(&state[m]);
+        __syncthreads();
+        tiles_walk(args, work, ring, first_tile + warp, first_tile + count, state);
+        item_end(args, work, count, state, warp, lane);
+        if (share_ends(args, &work->at, count))
+            break;
+        const int32_t seq = work->at.seq.lengths.seq;
+        __syncthreads();
+        if (threadIdx.x == 0)
+            place_advance(args, &work->at, count);
+        __syncthreads();
+#if WEFT_APPEND
+        if (work->at.left > 0 && work->at.seq.lengths.seq != seq) {
+            angles_make(args, work->at.seq.lengths.kv_len - 1);
+            __syncthreads();
+        }
+#endif
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(128, 2)
     weft_attention_decode(const __grid_constant__ struct weft__attention_device_args args)
 {
@@ -157,40 +198,7 @@ extern "C" __global__ void __launch_bounds__(128, 2)
     if (WEFT_SCATTER && waits) // masks may be what the launch before has made
         wait_for_previous(), waits = false;
     __syncthreads();
-    for (;;) {
-        const int32_t first_tile = work.at.tile, count = place_tiles(&work.at);
-        struct state state[ROW_SIXTEENS];
-        if (threadIdx.x == 0) {
-            work.rows = rows_of(&args, &work.at);
-            work.by_all = keys_by_all(&args, work.at.seq.lengths, row_at(&args, work.rows, 0).token,
-                                      row_at(&args, work.rows, work.rows.count - 1).token);
-        }
-#if WEFT_APPEND
-        queries_load(&args, &work.at, count, warp, lane, waits);
-#else
-        queries_load(&args, work.at.seq.lengths, rows_of(&args, &work.at), warp, lane, waits);
-#endif
-        waits = false;
-#pragma unroll
-        for (int32_t m = 0; m < ROW_SIXTEENS; m++)
-            state_begin(&state[m]);
-        __syncthreads();
-        tiles_walk(&args, &work, &ring, first_tile + warp, first_tile + count, state);
-        item_end(&args, &work, count, state, warp, lane);
-        if (share_ends(&args, &work.at, count))
-            break;
-        const int32_t seq = work.at.seq.lengths.seq;
-        __syncthreads();
-        if (threadIdx.x == 0)
-            place_advance(&args, &work.at, count);
-        __syncthreads();
-#if WEFT_APPEND
-        if (work.at.left > 0 && work.at.seq.lengths.seq != seq) {
-            angles_make(&args, work.at.seq.lengths.kv_len - 1);
-            __syncthreads();
-        }
-#endif
-    }
+    items_walk(&args, &work, &ring, warp, lane, waits);
 #if WEFT_HANDED
     handed_merge(&args, &work.ended, warp, lane);
 #endif

@@ -3,64 +3,61 @@
 // the block; pieces of 32 columns of a row go to a block of the cluster each, which merges them in the order of the
 // blocks, so that two runs agree to the bit. No slots, no counters, no trip to memory.
 //
-// The kernel defines what attention_merge.cuh wants, and shared_pieces(); WEFT_HEAD_DIM is a multiple of 32. PIECES_SAY 1: numbers
-// are sent with a word that says they are there, so no barrier lies between pieces_send() and pieces_end(); shared_pieces() has
-// then been cleared by pieces_clear(), before the cluster's barrier.
+// The kernel defines what attention_merge.cuh wants, and shared_pieces(); WEFT_HEAD_DIM is a multiple of 32. PIECES_SAY 1: bytes
+// that are sent count at barriers of the block that merges them, so the cluster's barrier does not lie between pieces_send() and
+// pieces_end(); the kernel has called pieces_expect() before it, and defines pieces_barrier().
 #ifndef WEFT_KERNELS_ATTENTION_PIECES_CUH
 #define WEFT_KERNELS_ATTENTION_PIECES_CUH
 
 #include "src/kernels/attention/attention_piece.cuh"
-
-// A number of a piece, or that and the word beside it.
-#if PIECES_SAY
-typedef uint64_t piece_word;
-DEVICE void piece_send(piece_word *own, uint32_t rank, float value)
-{
-    cluster_send(own, rank, value, 1);
-}
-
-// The numbers at three places of a piece from every block.
-DEVICE void pieces_receive(const piece_word *from, int32_t stride, const int32_t place[3],
-                           float number[3][WEFT_SPLITS])
-{
-    bool there;
-    do {
-        there = true;
-#pragma unroll
-        for (int32_t k = 0; k < 3; k++)
-#pragma unroll
-            for (int32_t s = 0; s < WEFT_SPLITS; s++)
-                there &= cluster_look(from + s * stride + place[k], 1, &number[k][s]);
-    } while (!there);
-}
-
-DEVICE void pieces_clear(piece_word *pieces, int32_t rows)
-{
-    const int32_t each = (rows * PIECES + WEFT_SPLITS - 1) / WEFT_SPLITS;
-#pragma unroll 1
-    for (int32_t i = (int32_t)threadIdx.x; i < WEFT_SPLITS * each * PIECE_FLOATS; i += THREADS)
-        pieces[i] = 0;
-}
-#else
-typedef float piece_word;
-DEVICE void piece_send(piece_word *own, uint32_t rank, float value)
-{
-    cluster_store(own, rank, value);
-}
-
-DEVICE void pieces_receive(const piece_word *from, int32_t stride, const int32_t place[3],
-                           float number[3][WEFT_SPLITS])
-{
-#pragma unroll
-    for (int32_t k = 0; k < 3; k++)
-#pragma unroll
-        for (int32_t s = 0; s < WEFT_SPLITS; s++)
-            number[k][s] = from[s * stride + place[k]];
-}
-#endif
+#include "src/kernels/cuda/bulk.cuh"
 
 // What the blocks send.
-DEVICE piece_word *shared_pieces(int32_t rows);
+DEVICE float *shared_pieces(int32_t rows);
+
+#if PIECES_SAY
+// Of the pieces that a warp has to merge.
+DEVICE uint64_t *pieces_barrier(int32_t warp);
+
+// The warp's barrier, which a lane has initialised, knows how many bytes come; then the cluster's barrier.
+DEVICE void pieces_expect(int32_t rows, int32_t rank, int32_t warp, int32_t lane)
+{
+    const int32_t own = (rows * PIECES - rank + WEFT_SPLITS - 1) / WEFT_SPLITS; // of the block
+    const int32_t count = (own - warp + WARPS - 1) / WARPS;
+    if (lane == 0 && count > 0)
+        barrier_expect(shared_address(pieces_barrier(warp)),
+                       (uint32_t)(count * WEFT_SPLITS * PIECE_FLOATS * 4));
+}
+
+// Piece `index` of a block's: two columns a lane, behind them the largest and the sum.
+DEVICE void piece_send(float *own, uint32_t rank, int32_t index, int32_t lane, struct piece piece)
+{
+    const int32_t from = 2 * lane % WARP;
+    float2 two = make_float2(__shfl_sync(0xffffffffu, piece.value, from),
+                             __shfl_sync(0xffffffffu, piece.value, from + 1));
+    if (lane == 16)
+        two = make_float2(piece.largest, piece.sum);
+    if (lane <= 16)
+        cluster_send_2(own + 2 * lane, rank, two, shared_address(pieces_barrier(index % WARPS)));
+}
+
+// All pieces of the warp's are there.
+DEVICE void pieces_wait(int32_t warp)
+{
+    barrier_wait(shared_address(pieces_barrier(warp)), 0);
+}
+#else
+DEVICE void piece_send(float *own, uint32_t rank, int32_t, int32_t lane, struct piece piece)
+{
+    cluster_store(own + lane, rank, piece.value);
+    if (lane < 2)
+        cluster_store(own + 32 + lane, rank, lane ? piece.sum : piece.largest);
+}
+
+DEVICE void pieces_wait(int32_t)
+{
+}
+#endif
 
 // Piece `p` of all rows, 32 columns: the warps' states become one, which goes to the block that has the piece.
 DEVICE void pieces_send(struct rows rows, int32_t rank, int32_t warp, int32_t lane)
@@ -70,11 +67,9 @@ DEVICE void pieces_send(struct rows rows, int32_t rank, int32_t warp, int32_t la
     for (int32_t p = warp; p < rows.count * PIECES; p += WARPS) {
         const int32_t row = p / PIECES, d = p % PIECES * 32 + lane;
         const struct piece piece = piece_of_warps(row, d, rows.count);
-        piece_word *to = shared_pieces(rows.count) + (rank * each + p / WEFT_SPLITS) * PIECE_FLOATS;
-        const uint32_t block = (uint32_t)(p % WEFT_SPLITS);
-        piece_send(to + lane, block, piece.value);
-        if (lane < 2)
-            piece_send(to + 32 + lane, block, lane ? piece.sum : piece.largest);
+        const int32_t index = p / WEFT_SPLITS;
+        float *const to = shared_pieces(rows.count) + (rank * each + index) * PIECE_FLOATS;
+        piece_send(to, (uint32_t)(p % WEFT_SPLITS), index, lane, piece);
     }
 }
 
@@ -96,13 +91,19 @@ DEVICE void pieces_end(const struct weft__attention_device_args *args, const str
                        struct rows rows, int32_t rank, int32_t warp, int32_t lane)
 {
     const int32_t each = (rows.count * PIECES + WEFT_SPLITS - 1) / WEFT_SPLITS;
+    if (warp * WEFT_SPLITS + rank < rows.count * PIECES)
+        pieces_wait(warp);
 #pragma unroll 1
     for (int32_t i = warp; i * WEFT_SPLITS + rank < rows.count * PIECES; i += WARPS) {
         const int32_t p = i * WEFT_SPLITS + rank;
-        const piece_word *from = shared_pieces(rows.count) + i * PIECE_FLOATS;
+        const float *from = shared_pieces(rows.count) + i * PIECE_FLOATS;
         const int32_t place[3] = {32, 33, lane};
         float number[3][WEFT_SPLITS];
-        pieces_receive(from, each * PIECE_FLOATS, place, number);
+#pragma unroll
+        for (int32_t k = 0; k < 3; k++)
+#pragma unroll
+            for (int32_t s = 0; s < WEFT_SPLITS; s++)
+                number[k][s] = from[s * each * PIECE_FLOATS + place[k]];
         const struct piece piece = piece_of_blocks(number);
         const struct row row = row_at(args, rows, p / PIECES);
         const float by = row_end(args, at->seq.lengths, row, piece.largest, piece.sum,

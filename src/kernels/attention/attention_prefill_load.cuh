@@ -12,6 +12,7 @@
 
 // --- barriers and stages --------------------------------------------------------------------------
 
+// Every thread of the warps arrives: what it has copied, or read by itself, it hands over itself.
 struct barriers {
     uint64_t queries_full[WEFT_QUERIES], queries_empty[WEFT_QUERIES];
     uint64_t tile_full[2 * WEFT_STAGES], tile_empty[2 * WEFT_STAGES]; // keys, then values
@@ -63,12 +64,12 @@ DEVICE uint32_t barrier_of(const uint64_t *first, int32_t index)
 DEVICE void barriers_begin(struct barriers *b)
 {
     for (int32_t i = 0; i < WEFT_QUERIES; i++) {
-        barrier_init(barrier_of(b->queries_full, i), LOADERS);
-        barrier_init(barrier_of(b->queries_empty, i), WARPS);
+        barrier_init(barrier_of(b->queries_full, i), LOADERS * WARP);
+        barrier_init(barrier_of(b->queries_empty, i), WARPS * WARP);
     }
     for (int32_t i = 0; i < 2 * WEFT_STAGES; i++) {
-        barrier_init(barrier_of(b->tile_full, i), LOADERS);
-        barrier_init(barrier_of(b->tile_empty, i), WARPS);
+        barrier_init(barrier_of(b->tile_full, i), LOADERS * WARP);
+        barrier_init(barrier_of(b->tile_empty, i), WARPS * WARP);
     }
     barrier_init_end();
 }
@@ -93,9 +94,7 @@ DEVICE int32_t lane_row(const struct loader *own)
 DEVICE void loader_announce(struct loader *own)
 {
     bulk_fence();
-    __syncwarp();
-    if (own->lane == 0)
-        barrier_arrive(own->pending);
+    barrier_arrive(own->pending);
     own->pending = 0;
 }
 
@@ -251,7 +250,7 @@ DEVICE void boxes_ask(const struct weft__attention_device_args *args, const stru
 {
     if (own->lane == 0 && own->warp == 0)
         barrier_expect(barrier, TILE_BYTES);
-    else if (own->lane == 0)
+    else
         barrier_arrive(barrier);
     __syncwarp();
     if (own->warp > 0 || own->lane >= BOXES)
@@ -267,7 +266,7 @@ DEVICE void many_boxes_ask(const struct loader *own, int32_t kv_head, const unsi
     const int32_t count = boxes_of_many(own);
     if (own->lane == 0 && count > 0)
         barrier_expect(barrier, (uint32_t)(count * BOX_ROWS * 128));
-    else if (own->lane == 0)
+    else
         barrier_arrive(barrier);
     __syncwarp();
     if (own->lane >= count)

@@ -126,8 +126,7 @@ DEVICE void tile_wait(const struct worker *own, int32_t ring, const struct stage
 // Nobody of the warp reads it any more.
 DEVICE void tile_leave(const struct worker *own, int32_t ring, struct stage *at)
 {
-    if (own->lane == 0)
-        barrier_arrive(barrier_of(own->shared->barriers.tile_empty, ring + at->index));
+    barrier_arrive(barrier_of(own->shared->barriers.tile_empty, ring + at->index));
     stage_next(at);
 }
 
@@ -324,8 +323,7 @@ DEVICE void item_work(const struct weft__attention_device_args *args, const stru
         tile_wait(own, 0, &own->keys);
     for (int32_t key0 = begin + KEYS; key0 < end; key0 += KEYS)
         tile_work(args, item, own, key0, state, weight);
-    if (own->lane == 0)
-        barrier_arrive(barrier_of(own->shared->barriers.queries_empty, queries_place(own->round)));
+    barrier_arrive(barrier_of(own->shared->barriers.queries_empty, queries_place(own->round)));
     tile_wait(own, WEFT_STAGES, &own->values);
     values_ask(own, weight, state);
     if (AHEAD && item->slices == 1)

@@ -36,7 +36,7 @@ enum {
     SCORE_STEPS = DIM > 128 ? 2 : 8,
 };
 
-// Shared memory: rings, later states | queries | a factor a row | the new key and value | cos, sin | pieces of every block
+// Shared memory: rings, later states | queries | a factor a row | the new key and value | cos, sin | a barrier a warp | pieces of every block
 static __device__ __forceinline__ uint8_t *shared_memory()
 {
     extern __shared__ __align__(1024) uint8_t bytes[];
@@ -70,9 +70,14 @@ DEVICE float2 *shared_angles()
     return (float2 *)(shared_fresh() + FRESH_BYTES);
 }
 
-DEVICE piece_word *shared_pieces(int32_t)
+DEVICE uint64_t *pieces_barrier(int32_t warp)
 {
-    return (piece_word *)(shared_fresh() + FRESH_BYTES + ANGLE_BYTES);
+    return (uint64_t *)(shared_fresh() + FRESH_BYTES + ANGLE_BYTES) + warp;
+}
+
+DEVICE float *shared_pieces(int32_t)
+{
+    return (float *)pieces_barrier(WARPS);
 }
 
 #include "src/kernels/attention/attention_one.cuh"
@@ -319,14 +324,16 @@ extern "C" __global__ void __launch_bounds__(256, 2)
                         0};
     if (lane < WEFT_STAGES)
         barrier_init(ring.barriers + 8 * lane, 1);
+    if (lane == WEFT_STAGES)
+        barrier_init(shared_address(pieces_barrier(warp)), 1);
     barrier_init_end();
     __syncwarp();
+    pieces_expect(rows.count, rank, warp, lane);
     ring_first_page(&ring, &args, &at, first, lane);
 #pragma unroll 1
     for (int32_t i = 0; i < WEFT_STAGES; i++)
         ring_ask(&args, &ring, &at, warp, lane);
     rows_prepare(&args, ring.fresh, rows.count, turns);
-    pieces_clear(shared_pieces(rows.count), rows.count);
     if (WEFT_SPLITS > 1)
         cluster_arrive(); // the block is there and may be sent pieces
     __syncthreads();

@@ -154,7 +154,7 @@ static void store_tile(const struct weft__linear_call *call, const struct panel 
     vf32 v[16];
     vf32_load_transposed(p->acc[x][w][0], 16, v);
     for (int i = 0; i < 16 && 16 * x + i < b->cols; i++)
-        weft__linear_store_lanes(call, b->col + 16 * x + i, row, rows < 16 ? (int)rows : 16, v[i]);
+        store_results(call, b->col + 16 * x + i, row, rows < 16 ? (int)rows : 16, v[i]);
 }
 
 // The next half of a tile of a block.
@@ -480,6 +480,7 @@ WEFT__INLINE void multiply(const struct weft__linear_call *call, int64_t row0, i
             multiply_longs(call, &p, row0, row1, col, cols, &block, take, bytes, as_it_lies);
     }
     finish(call, &p, &block);
+    results_written(call);
     tiles_end();
 }
 

@@ -4,7 +4,7 @@
 #define WEFT_KERNELS_LINEAR_BF16_AVX512_H
 
 #include "src/kernels/cpu/avx512.h"
-#include "src/kernels/linear/linear_kernel.h"
+#include "src/kernels/linear/linear_store.h"
 
 WEFT__INLINE __m512i narrow32(__m512 low, __m512 high)
 {
@@ -47,6 +47,28 @@ WEFT__INLINE __m512i load_f16(const unsigned char *row, int64_t k, __mmask32 mas
     __m512i v = _mm512_maskz_loadu_epi16(mask, row + 2 * k);
     return narrow32(_mm512_cvtph_ps(_mm512_castsi512_si256(v)),
                     _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1)));
+}
+
+// weft__linear_store_lanes(), past the caches where that may be: results_written() follows the last.
+WEFT__INLINE void store_results(const struct weft__linear_call *call, int32_t m, int64_t row, int n,
+                                vf32 dot)
+{
+    if (!call->y_past || n < 16) {
+        weft__linear_store_lanes(call, m, row, n, dot);
+        return;
+    }
+    vf32 value = vf32_mul(vf32_set1(call->alpha), dot);
+    if (call->x_scale)
+        value = vf32_mul(value, vf32_set1(call->x_scale[m]));
+    if (call->bias)
+        value = vf32_add(value, vf32_load(call->bias + row));
+    _mm512_stream_ps(call->y + m * call->y_stride + row, value);
+}
+
+WEFT__INLINE void results_written(const struct weft__linear_call *call)
+{
+    if (call->y_past)
+        _mm_sfence();
 }
 
 #endif

@@ -84,13 +84,32 @@ static void run_again(struct check_case *c, const weft_plan *plan, weft_linear_a
     weft_program_destroy(program);
 }
 
+// X as a rounded buffer.
+static void round_x(struct check_case *c, struct problem *p)
+{
+    weft_plan *plan = NULL;
+    const weft_round_desc desc = {
+        .size = sizeof desc, .cols = p->desc.cols, .max_rows = p->args.batch};
+    weft_round_args args = {
+        .size = sizeof args, .rows = p->args.batch, .x = p->args.x, .x_stride = p->args.x_stride};
+    args.rounded = check_buffer(c, weft_rounded_bytes(c->context, p->args.batch, p->desc.cols), 64);
+    if (check_ok(c, weft_round_plan(c->context, &desc, &plan), "plan of rounding"))
+        check_ok(c, weft_round_run(plan, &args), "rounding");
+    weft_plan_destroy(plan);
+    p->args.x = args.rounded;
+    p->args.x_stride = 0;
+    p->desc.flags |= WEFT_LINEAR_X_ROUNDED;
+}
+
 // Runs the plan in the formats of the problem; y holds the residual where that is y itself.
 static void run_formats(struct check_case *c, struct problem p, int32_t first, float *y)
 {
     weft_plan *plan = NULL;
     int32_t count = p.args.batch;
     int64_t elems = (count - 1) * p.args.y_stride + p.desc.rows;
-    if (p.x_dtype != WEFT_F32)
+    if (p.x_rounded)
+        round_x(c, &p);
+    else if (p.x_dtype != WEFT_F32)
         p.args.x = check_narrow(c, p.x_dtype, p.x + first * p.args.x_stride,
                                 (count - 1) * p.args.x_stride + p.desc.cols);
     if (p.y_dtype != WEFT_F32) {
@@ -104,7 +123,7 @@ static void run_formats(struct check_case *c, struct problem p, int32_t first, f
     const void *written = p.args.y;
     const size_t bytes = (size_t)elems * (p.y_dtype == WEFT_F32 ? 4 : 2);
     const void *before = memcpy(check_room(c, bytes), written, bytes);
-    p.desc.x_dtype = p.x_dtype;
+    p.desc.x_dtype = p.x_rounded ? WEFT_F32 : p.x_dtype;
     p.desc.y_dtype = p.y_dtype;
     add_planes(&p);
     if (check_ok(c, weft_linear_plan(check_context(c, p.desc.variant), &p.desc, &plan), "plan")) {
@@ -129,7 +148,7 @@ static const float *run(struct check_case *c, struct problem p, const char *vari
     p.args.batch = count;
     if (variant != c->kernel->name) {
         p.x_dtype = p.y_dtype = WEFT_F32;
-        p.packs = false;
+        p.packs = p.x_rounded = false;
     }
     p.args.x = p.x + first * p.args.x_stride;
     float *y = check_output(c, (count - 1) * p.args.y_stride + p.desc.rows);
@@ -201,8 +220,8 @@ struct sizes {
 // becomes zero.
 static void size_x(const struct problem *p, int32_t m, double *to)
 {
-    const bool rounded =
-        weft_dtype_block_elems(p->desc.weight_dtype) > 1 && !(p->desc.flags & WEFT_LINEAR_EXACT);
+    const bool rounded = weft_dtype_block_elems(p->desc.weight_dtype) > 1 &&
+                         !(p->desc.flags & WEFT_LINEAR_EXACT) && (!p->lays || p->x_rounded);
     const float *x = p->x + m * p->args.x_stride;
     for (int64_t k = 0; k < p->desc.cols; k++)
         to[k] = fabs((double)x[k]);
@@ -416,14 +435,18 @@ static void check_problem(struct check_case *c, struct problem *p)
         c->kernel->level >= WEFT__CUDA_sm80 && kernel->acts == WEFT__ACTS_q8 && has_minimum(p);
     p->wide = weft__linear_wide_error(c->kernel, p->args.batch, p->desc.flags, p->packs);
     p->lays = kernel->lay && p->wide > 0;
+    p->x_rounded = p->lays && check_range(c, 0, 1);
+    const bool numbers = p->lays && !p->x_rounded; // which reference kernels of 8 bits do not take
     const float *got = run(c, *p, c->kernel->name, 0, p->args.batch);
-    reference_name(kernel, kernel->acts, reference);
-    const float *want = run(c, *p, reference, 0, p->args.batch);
+    reference_name(kernel, numbers ? WEFT__ACTS_f32 : kernel->acts, reference);
+    struct problem same = *p;
+    same.desc.flags |= numbers ? WEFT_LINEAR_EXACT : 0;
+    const float *want = run(c, same, reference, 0, p->args.batch);
     verify(c, p, got, want);
     if (p->desc.flags & WEFT_LINEAR_BATCH_INVARIANT)
         check_invariance(c, p, got);
     int32_t m = (int32_t)check_range(c, 0, p->args.batch - 1);
-    bool rounds = kernel->acts == WEFT__ACTS_q8 || p->narrows;
+    bool rounds = (kernel->acts == WEFT__ACTS_q8 && !numbers) || p->narrows;
     if (rounds && p->y_dtype == WEFT_F32 && (c->seed % 4 == 0 || p->tiny_x) && finite_row(p, m))
         check_rounding(c, p, got, m);
 }

@@ -106,7 +106,7 @@ enum {
     CHUNK_COLUMNS = 512
 }; // CHUNK_COLUMNS: the longest sum of its own that a panel has
 
-// Many rows of X. Tiles of them end at 48, 96 and 192, of bf16 in vectors at 516. On AMX parts of W end at 256; tiles of bf16 of packed
+// Many rows of X. Tiles of them end at 48, 96 and 192, of bf16 in vectors at 516. On AMX parts of W end at 256 or 512; tiles of bf16 of packed
 // weights have chunks of 512 columns, and 512 rows of X.
 static void draw_large_extents(struct check_case *c, struct problem *p, int64_t block, bool second)
 {
@@ -122,10 +122,12 @@ static void draw_large_extents(struct check_case *c, struct problem *p, int64_t 
     p->desc.cols = block * check_range(c, 1, block > 1 ? 512 / block + 1 : parts ? 800 : 600);
     p->desc.rows =
         parts && second && check_range(c, 0, 3) ? check_range(c, 129, 280) : check_range(c, 1, 40);
+    if (amx) // whole lines of results
+        p->desc.rows = (p->desc.rows + 15) / 16 * 16;
     if (kernel->lay && !second)
         p->desc.cols = block * check_range(c, 512 / block, 1280 / block);
     if (kernel->lay && second && check_range(c, 0, 1))
-        p->desc.rows = check_range(c, 240, 300);
+        p->desc.rows = check_pick(c, 3, check_range(c, 240, 300), check_range(c, 500, 550), 528);
     else if (kernel->lay && second)
         p->args.batch += 320;
 }
@@ -381,7 +383,9 @@ struct problem weft__linear_problem_draw(struct check_case *c, const struct prob
     p.tiny_x = aim_of(c) == TINY_X;
     int64_t rows = p.desc.rows, cols = p.desc.cols;
     int64_t row_bytes = weft_dtype_row_bytes(p.desc.weight_dtype, cols);
-    p.args.y_stride = rows + row_gap(c, rows, 9);
+    // Results that are whole lines may pass by the caches.
+    const bool lines = p.args.batch >= 64 && rows % 16 == 0 && c->kernel->level == WEFT__ISA_amx;
+    p.args.y_stride = rows + (lines ? 0 : row_gap(c, rows, 9));
     p.args.bias = check_range(c, 0, 2) ? NULL : draw_vectors(c, 1, rows, rows);
     if (check_range(c, 0, 2) == 0) {
         p.residual_is_y = check_range(c, 0, 1);

@@ -65,11 +65,14 @@ struct weft__linear_call {
     int64_t x_stride;
     const uint16_t *x_bf16;  // [batch], as the kernel's narrow() has laid it
     int64_t x_bf16_stride;   // weft__linear_bf16_stride()
-    const uint16_t *x_tiles; // [batch] in bf16 as the kernel's lay() has put rounded rows, or NULL
-    int64_t x_tiles_stride;  // likewise
+    const uint16_t *x_tiles; // [batch] in bf16 as the kernel's tiler has put them, or NULL
+    int64_t x_tiles_rows;    // rows of X that have a place there
+    void *room;              // of the thread, for what the tiler says, or NULL
     struct weft__rounded acts;
     float *y;
     int64_t y_stride;
+    bool
+        y_past; // its rows are whole lines that nobody reads soon: they may be written past the caches
     const float *bias;     // or NULL
     const float *residual; // or NULL
     int64_t residual_stride;
@@ -88,11 +91,17 @@ typedef void weft__narrow_fn(const void *x, weft_dtype dtype, int64_t x_stride, 
                              int64_t cols, int32_t m, uint16_t *to, int64_t stride);
 enum { WEFT__BF16_ROWS = 16, WEFT__BF16_SIXES = 6 };
 
-// Puts rows [m, m + rows) of X, m a multiple of WEFT__BF16_ROWS and rows at most that many, which are rounded to 8 bits, into `to`
-// as bf16, to nearest even: tiles of 32 columns of all of them one after another, a row beside the next. `to` has room for whole
-// sixteens of rows of `stride` elements.
-typedef void weft__lay_fn(const struct weft__rounded *x, int32_t m, int32_t rows, int64_t cols,
-                          uint16_t *to, int64_t stride);
+// Makes tiles of rows of X, 16 rows by 32 columns in bf16 (to nearest even), as linear_packed_wide_amx.c says. `all`: rows that
+// have a place in `to`, whole sixteens.
+struct weft__linear_tiler {
+    // Rows [m, m + rows), m a multiple of WEFT__BF16_ROWS and rows at most that many, which are rounded to 8 bits.
+    void (*rounded)(const struct weft__rounded *x, int32_t m, int32_t rows, int64_t cols,
+                    uint16_t *to, int64_t all);
+    // Rows [m, m + rows) of one sixteen as they are, of which x is the first; the columns are a multiple of 32.
+    void (*numbers)(const float *x, int64_t x_stride, int32_t m, int32_t rows, int64_t cols,
+                    uint16_t *to, int64_t all);
+    int64_t room_bytes; // that a thread wants when it multiplies
+};
 enum { WEFT__LAY_LONGEST = 1 << 17 }; // columns
 
 // Lays `rows` rows of W, at most a panel, `stride_bytes` apart, as a panel at `to` (linear_packed.h). Reads
@@ -119,9 +128,9 @@ struct weft__linear_kernel {
     weft__pack_fn *pack;     // of W, where it reads panels, else NULL
     const struct weft__codes_packer
         *codes; // of W, where it reads 12 bits (linear_packed_bf16.h), else NULL
-    // Where it multiplies lay_batch rows of X and more as bf16, unless bits must not depend on their number: what lays rounded
-    // rows; else NULL.
-    weft__lay_fn *lay;
+    // Where it multiplies lay_batch rows of X and more as bf16, unless bits must not depend on their number: what makes tiles of
+    // them; else NULL.
+    const struct weft__linear_tiler *lay;
     int32_t lay_batch;
     bool groups;  // takes scales and biases of the format's own groups, in 16 bits
     int32_t form; // CUDA: the shape that its name asks for (linear_cuda_shape.h)

@@ -4,7 +4,8 @@
 // for the loop (of int8 tiles, linear_packed_amx.c, these are most of it).
 //
 //      w[step][panel]   32 columns of 16 rows: 16 pairs of columns, a lane is a row of W
-//      x[step]          16 rows by the same columns, as they lie; tiles one after another (weft__linear_lay_amx())
+//      x[step]          16 rows by the same columns, as they lie; of a chunk tile after tile, sixteen after sixteen,
+//                       chunk after chunk
 //      total[panel][m]  sums of the chunks before, which tiles go on with
 //
 // A chunk of 512 columns of two panels lies in the first cache and passes by all rows of X, whose columns of a chunk lie in the
@@ -24,7 +25,7 @@ enum {
     X_STEP = 16,      // rows of X in a tile
     PAIR = 2,         // tiles of X that meet the panels together
     X_ROWS = 512,     // that share what is unpacked
-    PART_PANELS = 16, // that pass by these
+    PART_PANELS = 32, // that pass by these
     TILE_ELEMS = X_STEP * STEP,
 };
 
@@ -170,9 +171,9 @@ WEFT__INLINE void store_line(const struct weft__linear_call *call, struct result
     const __m512 sums = _mm512_load_ps(r->total[panel][c]);
     r->line++;
     if (left >= WEFT__PACKED_ROWS)
-        weft__linear_store_lanes(call, r->col + c, row, WEFT__PACKED_ROWS, sums);
+        store_results(call, r->col + c, row, WEFT__PACKED_ROWS, sums);
     else if (left > 0)
-        weft__linear_store_lanes(call, r->col + c, row, (int)left, sums);
+        store_results(call, r->col + c, row, (int)left, sums);
 }
 
 static void store_lines(const struct weft__linear_call *call, struct results *r)
@@ -277,12 +278,13 @@ static void multiply_pair(const struct weft__linear_call *call, struct tiles *p,
                           uint16_t (*w)[PANELS][TILE_ELEMS], const float (*then)[X_ROWS][16],
                           struct beside *beside)
 {
-    const int64_t stride = call->x_tiles_stride, steps = columns_at(call, k) / STEP;
+    const int64_t columns = columns_at(call, k), steps = columns / STEP;
+    const uint16_t *const chunk = call->x_tiles + k * call->x_tiles_rows;
     const bool ends = k + CHUNK >= call->cols;
     for (int32_t c = 0; c < part->cols; c += PAIR * X_STEP) {
         const int32_t left = part->cols - c, cols = left < PAIR * X_STEP ? left : PAIR * X_STEP;
-        const uint16_t *first = call->x_tiles + (part->col + c) * stride + X_STEP * k;
-        const uint16_t *const x[PAIR] = {first, first + X_STEP * stride};
+        const uint16_t *first = chunk + (part->col + c) * columns;
+        const uint16_t *const x[PAIR] = {first, first + X_STEP * columns};
         float(*total)[X_ROWS][16] = (float(*)[X_ROWS][16])p->total[n][c];
         const float(*next)[X_ROWS][16] =
             left > PAIR * X_STEP ? (const float(*)[X_ROWS][16])total[0][PAIR * X_STEP] : then;
@@ -333,22 +335,43 @@ WEFT__INLINE __m512i widened(const int8_t *q, __m512 scale)
                     _mm512_mul_ps(_mm512_cvtepi32_ps(high), scale));
 }
 
-weft__lay_fn weft__linear_lay_amx;
-void weft__linear_lay_amx(const struct weft__rounded *x, int32_t m, int32_t rows, int64_t cols,
-                          uint16_t *to, int64_t stride)
+// The tile of rows [m, m + 16) and columns [k, k + 32).
+WEFT__INLINE uint16_t *tile_at(uint16_t *to, int64_t all, int64_t cols, int32_t m, int64_t k)
 {
-    uint16_t *tile = to + m * stride;
-    for (int64_t k = 0; k < cols; k += STEP, tile += TILE_ELEMS)
+    const int64_t first = k / CHUNK * CHUNK, columns = cols - first < CHUNK ? cols - first : CHUNK;
+    return to + first * all + m / X_STEP * X_STEP * columns + X_STEP * (k - first);
+}
+
+static void lay_rounded(const struct weft__rounded *x, int32_t m, int32_t rows, int64_t cols,
+                        uint16_t *to, int64_t all)
+{
+    for (int64_t k = 0; k < cols; k += STEP) {
+        uint16_t *tile = tile_at(to, all, cols, m, k);
         for (int32_t r = 0; r < rows; r++) {
             const struct weft__rounded_row row = weft__rounded_row(x, m + r);
             _mm512_store_si512(tile + r * STEP,
                                widened(row.q + k, _mm512_set1_ps(row.scale[k / STEP])));
         }
+    }
 }
+
+// Tile after tile: of a row alone they are 1 KB apart, in few sets of the first cache.
+static void lay_numbers(const float *x, int64_t x_stride, int32_t m, int32_t rows, int64_t cols,
+                        uint16_t *to, int64_t all)
+{
+    for (int64_t k = 0; k < cols; k += STEP) {
+        uint16_t *tile = tile_at(to, all, cols, m, k) + m % X_STEP * STEP;
+        for (int32_t r = 0; r < rows; r++)
+            _mm512_store_si512(tile + r * STEP, narrow_row(x + r * x_stride + k, STEP));
+    }
+}
+
+const struct weft__linear_tiler weft__linear_tiler_amx = {lay_rounded, lay_numbers,
+                                                          sizeof(struct tiles)};
 
 void weft__linear_packed_wide_amx(const struct weft__linear_call *call, int64_t row0, int64_t row1)
 {
-    struct tiles p;
+    struct tiles *p = call->room;
     struct beside beside = {.widen = widen_of(call->dtype)};
     const int64_t most = PART_PANELS * WEFT__PACKED_ROWS;
     const int64_t parts = weft__ceil_div(call->batch, X_ROWS);
@@ -362,7 +385,8 @@ void weft__linear_packed_wide_amx(const struct weft__linear_call *call, int64_t 
                                       .col = col,
                                       .cols =
                                           call->batch - col < share ? call->batch - col : share};
-            multiply_part(call, &p, &part, &beside);
+            multiply_part(call, p, &part, &beside);
         }
+    results_written(call);
     tiles_end();
 }

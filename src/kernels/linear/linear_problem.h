@@ -20,6 +20,7 @@ struct problem {
     weft_linear_part_args planes;
     double wide;    // weights and activations have 16 bits: error over sum |w||x|; or 0
     bool lays;      // then: of bf16, on a CPU
+    bool x_rounded; // then: of a rounded buffer, else of X as it is
     bool tf32_sums; // sums of X are two numbers of tf32
 };
 

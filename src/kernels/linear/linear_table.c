@@ -74,7 +74,7 @@ weft__pack_fn weft__linear_pack_avx512vnni;
 #define CODES_bf16_packed(isa) &weft__linear_codes_packer_avx512vnni
 extern const struct weft__codes_packer weft__linear_codes_packer_avx512vnni;
 
-// What lays rounded rows of X for a row of the table, and from how many on.
+// What makes tiles of rows of X for a row of the table, and from how many on.
 #define LAY_f32(isa)         NULL
 #define LAY_f32_panel(isa)   NULL
 #define LAY_q8(isa)          NULL
@@ -90,8 +90,8 @@ extern const struct weft__codes_packer weft__linear_codes_packer_avx512vnni;
 #define LAY_bf16_packed(isa) NULL
 #define LAY_q8_packed(isa)   LAY_##isa
 #define LAY_avx512vnni       NULL
-#define LAY_amx              weft__linear_lay_amx
-weft__lay_fn weft__linear_lay_amx;
+#define LAY_amx              &weft__linear_tiler_amx
+extern const struct weft__linear_tiler weft__linear_tiler_amx;
 #define LAY_BATCH(ID) (WEFT_##ID == WEFT_Q6_K ? 32 : 64)
 
 weft__linear_fn weft__linear_F32_bf16_ref, weft__linear_F16_bf16_ref, weft__linear_BF16_bf16_ref;
