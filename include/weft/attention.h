@@ -282,7 +282,7 @@ WEFT_API weft_status weft_attention_layer(weft_dtype kv_dtype, int32_t num_q_hea
  *           - CPUs with AVX512-BF16 (Zen 4) or AMX, caches of bf16, int8 and fp8, with queries of bf16 or
  *             WEFT_ATTENTION_NARROW_QUERIES: weights (times the scales of their values) are rounded to bf16
  *             before they multiply values (2^-8), and elements below f32's normal numbers are 0; with AMX up
- *             to 8 rows may be exact
+ *             to 8 rows may be exact, of more than 16 weights without scales are within 2^-7.8 of exact ones
  *           - CPUs with AMX, caches of f16, with queries of f16 or WEFT_ATTENTION_NARROW_QUERIES: of more than
  *             8 rows weights lose what is below 2^-16 of them
  *           - CPUs with AVX512-VNNI, caches of int8, with queries of bf16 or

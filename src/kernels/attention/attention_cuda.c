@@ -3,6 +3,8 @@
 //
 // A run is up to three launches: counters to zero, decode for sequences of few rows (queries times the query heads of
 // a KV head), prefill for the others. Plans with no more queries than sequences have decode alone.
+#include <float.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -104,6 +106,13 @@ static bool serves(const struct weft__kernel *row, const void *opaque_desc)
     return own->single ? weft__attention_single_serves(own->single, desc) : kv->head_dim <= 256;
 }
 
+// What a dot product is multiplied by before it meets the soft-cap (attention_mask.cuh): finite, so that 0 stays 0.
+static float cap_unit_of(const weft_attention_desc *desc)
+{
+    const double unit = desc->softcap > 0 ? sqrt(8) * desc->scale / desc->softcap : 0;
+    return (float)fmax(-FLT_MAX, fmin(unit, FLT_MAX));
+}
+
 static void plan_launch(const weft_attention_desc *desc, struct weft__attention_cuda_launch *launch)
 {
     static atomic_uint plans;
@@ -114,6 +123,7 @@ static void plan_launch(const weft_attention_desc *desc, struct weft__attention_
     launch->window_right = desc->window_right, launch->local_chunk = desc->local_chunk;
     launch->ring_len = desc->ring_len;
     launch->scale = desc->scale, launch->softcap = desc->softcap;
+    launch->cap_unit = cap_unit_of(desc);
     launch->mask_value = desc->mask_value;
     launch->elem_bytes = weft__attention_is_byte(&desc->kv) ? 1 : 2;
     launch->head_dim = desc->kv.head_dim, launch->page_size = desc->kv.page_size;

@@ -61,7 +61,7 @@ struct weft__attention_cuda_launch {
     weft_mask mask;
     int32_t window, window_right, local_chunk, ring_len;
     int32_t group_size, num_q_heads, num_kv_heads;
-    float scale, softcap, mask_value;
+    float scale, softcap, cap_unit, mask_value;
     struct weft__attention_device_sparse sparse; // without its lists
     int32_t splits, chunk_tiles;                 // attention_device.h
     int32_t chunks_most;                         // of an item, 0: equal shares

@@ -133,6 +133,7 @@ struct __attribute__((aligned(64))) weft__attention_device_args { // as tensor m
     const uint64_t *step;
     uint64_t *lines;
     uint64_t division;
+    float cap_unit; // sqrt(8) scale / softcap, finite
 };
 
 // Planes whose heads may lie in pieces.

@@ -61,13 +61,13 @@ INLINE void gather_values_f16(struct tiles *t, int64_t start)
 }
 
 static __attribute__((noinline)) void score_wild_strip(const struct strips *t, int32_t strip,
-                                                       int32_t slot)
+                                                       int32_t slot, int32_t turn)
 {
     const struct rows *s = &t->tiles.rows;
     const int32_t end = (strip + 1) * STRIP < s->rows ? (strip + 1) * STRIP : s->rows;
     for (int32_t r = strip * STRIP; r < end; r++) {
         float q[WEFT__ATTENTION_MAX_DIM];
-        float *scores = s->scores + scores_at(r / LANES, slot) + r % LANES * LANES;
+        float *scores = s->scores + scores_at(r / LANES, turn) + r % LANES * LANES;
         weft__attention_query(s->call, s->tile, r, q);
         for (int32_t i = 0; s->call->scale < 0 && i < s->call->k.dim; i++)
             q[i] = -q[i];
@@ -104,20 +104,21 @@ static void gather_slot(struct strips *t)
         const int64_t to = place_of_sixteen(t, i);
         ask_rows(&t->tiles, 16);
         widen_sixteen(t, i);
-        turn_keys(t->staged, dim, steps, t->tiles.keys + to);
-        turn_keys(t->staged_rest, dim, steps, t->tiles.keys_rest + to);
+        turn_keys(t->staged, dim, steps, t->tiles.keys + to, NULL);
+        turn_keys(t->staged_rest, dim, steps, t->tiles.keys_rest + to, NULL);
     }
     gather_values_f16(&t->tiles, t->slots * HALVES * t->tiles.value_half);
 }
 
-INLINE void score_strip(const struct strips *t, int32_t strip, int32_t slot, int32_t sixteens,
+INLINE void score_strip(const struct strips *t, struct item item, int32_t turn,
                         struct pending *beside)
 {
+    const int32_t strip = item.strip, slot = item.slot, sixteens = item.sixteens;
     const struct rows *s = &t->tiles.rows;
     const int64_t steps = s->call->k.dim / GROUP, next = steps * TILE_NUMBERS;
     const uint16_t *k = t->tiles.keys + slot * SIXTEENS * next;
     const uint16_t *k_rest = t->tiles.keys_rest + slot * SIXTEENS * next;
-    float *to = s->scores + scores_at(0, slot), *below = s->scores + scores_at(1, slot);
+    float *to = s->scores + scores_at(0, turn), *below = s->scores + scores_at(1, turn);
     weigh_beside(beside, sixteens / 2 * steps);
     for (int32_t j = 0; j < sixteens; j += 2) {
         const uint16_t *q = t->q + strip * 2 * next, *q_rest = t->q_rest + strip * 2 * next;
@@ -140,7 +141,7 @@ INLINE void score_strip(const struct strips *t, int32_t strip, int32_t slot, int
     }
     tiles_written();
     if (t->tiles.wild_queries || t->wild_keys[slot])
-        score_wild_strip(t, strip, slot);
+        score_wild_strip(t, strip, slot, turn);
 }
 
 static __attribute__((noinline)) void add_strip(const struct strips *t, int32_t strip,
@@ -150,6 +151,7 @@ static __attribute__((noinline)) void add_strip(const struct strips *t, int32_t 
     const int64_t pairs = s->call->v.dim / GROUP, half = MOST_HALVES * TILE_NUMBERS;
     const int64_t first = begin * 2 * TILE_NUMBERS;
     float *acc = sums_of(s, 2 * strip), *next = sums_of(s, 2 * strip + 1);
+    const bool begun = t->begun[strip];
     for (int64_t c = 0; c < pairs; c++, acc += 2 * TILE_SUMS, next += 2 * TILE_SUMS) {
         const uint16_t *v = t->tiles.values + c * t->tiles.value_pair + first;
         const uint16_t *v_rest = t->tiles.values_rest + c * t->tiles.value_pair + first;
@@ -168,6 +170,7 @@ static __attribute__((noinline)) void add_strip(const struct strips *t, int32_t 
         }
         SQUARE_STORE(acc, next);
     }
+    t->begun[strip] = true;
 }
 
 enum { F16_F32_ROWS = WEFT__ATTENTION_FEW_ROWS };

@@ -11,7 +11,8 @@
 //               |<------- BLOCK ------->|<------ BLOCK ---->|  asked for from memory, for L2
 //
 // so a line is in L2 when `near` asks for it, and in L1 when it is read. Where turns are short a group is EVEN_KEYS
-// keys, and what is asked for lies nearer. NOTES.md has the measurements.
+// keys, and what is asked for lies nearer, or is the next block in pieces of 4 KB side by side. NOTES.md has the
+// measurements.
 #ifndef WEFT_KERNELS_ATTENTION_FEW_H
 #define WEFT_KERNELS_ATTENTION_FEW_H
 
@@ -41,6 +42,7 @@ struct shape {
     bool by_parts;           // scores are attention_parts.h's
     bool in_order;           // the next block is asked for in order of address
     bool even;               // keys of a turn lie at even distances: a turn has one address
+    int pieces; // of the next block, asked for side by side for L2; 0: rows at `far` are
 };
 
 // The rows of keys or values that a group works on, and those that it asks for.
@@ -81,8 +83,15 @@ INLINE struct shape shape_of(weft_dtype kv, const int rows, int32_t head_dim)
     return shape;
 }
 
+// Lines of a row.
+INLINE int32_t lines_of(struct shape shape)
+{
+    return shape.head_dim * elem_bytes(shape) / LINE;
+}
+
 // Short turns, for heads of whole lines. The sums of a batch grow together.
-INLINE struct shape short_shape_of(weft_dtype kv, const int rows, int32_t head_dim, const bool even)
+INLINE struct shape short_shape_of(weft_dtype kv, const int rows, int32_t head_dim, const bool even,
+                                   const bool in_pieces)
 {
     struct shape shape = shape_of(kv, rows, head_dim);
     shape.even = even;
@@ -90,6 +99,7 @@ INLINE struct shape short_shape_of(weft_dtype kv, const int rows, int32_t head_d
     shape.unit_keys = shape.batch;
     shape.near = EVEN_NEAR_BYTES / (head_dim * elem_bytes(shape));
     shape.far = EVEN_FAR_BYTES / (head_dim * elem_bytes(shape));
+    shape.pieces = !in_pieces ? 0 : lines_of(shape) < 4 ? 2 : 4;
     return shape;
 }
 
@@ -120,16 +130,20 @@ INLINE void ask(struct shape shape, const struct group *g, int j, int32_t column
     __builtin_prefetch(address(shape.kv, g->pool, far + column, size), 0, 2);
 }
 
-// Lines of a row.
-INLINE int32_t lines_of(struct shape shape)
+// Asks for line n of a turn, for L2, row by row of pieces.
+INLINE void ask_piece(struct shape shape, const struct group *g, const int n)
 {
-    return shape.head_dim * elem_bytes(shape) / LINE;
+    const int size = elem_bytes(shape), pieces = shape.pieces, lines = lines_of(shape);
+    const int64_t row = g->far[n % pieces * (BLOCK / pieces) + n / (pieces * lines)];
+    __builtin_prefetch(address(shape.kv, g->pool, row + n / pieces % lines * (LINE / size), size),
+                       0, 2);
 }
 
 // Asks for a line of row j, that with element `column`, for L1.
 INLINE void ask_near(struct shape shape, const struct group *g, int j, int32_t column)
 {
-    __builtin_prefetch(address(shape.kv, g->pool, g->near[j] + column, elem_bytes(shape)), 0, 3);
+    const int64_t near = row_at(shape, g, g->near, j);
+    __builtin_prefetch(address(shape.kv, g->pool, near + column, elem_bytes(shape)), 0, 3);
 }
 
 // Asks for line `first + n` of those that the rows of the next block have, from the group's first row on, in order of address, for L2.
@@ -201,7 +215,11 @@ INLINE void score_unit(struct shape shape, const struct group *g, const float *q
     for (; column + line <= head_dim; column += line) {
         VF32_UNROLL
         for (int j = 0; j < shape.unit_keys; j++)
-            ask(shape, g, first + j, column, size);
+            if (shape.pieces) {
+                ask_near(shape, g, first + j, column);
+                ask_piece(shape, g, first * lines_of(shape) + column / line * shape.unit_keys + j);
+            } else
+                ask(shape, g, first + j, column, size);
         VF32_UNROLL
         for (int i = 0; i < line; i += VF32_LANES)
             score_vector(shape, g, q, first, column + i, i & 31, 0, sums);
@@ -283,6 +301,9 @@ INLINE void add_vectors(struct shape shape, const struct group *g, const float *
         if (in_order) {
             ask_near(shape, g, j, column + i);
             ask_far(shape, g, column / line * keys + first * pass, number * pass + i / line);
+        } else if (shape.pieces && keys == EVEN_KEYS) {
+            ask_near(shape, g, j, column + i);
+            ask_piece(shape, g, column / line * keys + j * pass + i / line);
         } else if (column % line == 0)
             ask(shape, g, j, column + i, size);
     VF32_UNROLL
@@ -350,12 +371,17 @@ INLINE void add_values(const struct state *s, struct shape shape, const struct g
         add_columns(s, shape, g, weight, row, column, keys, 1, head_dim - column, piece);
 }
 
+// The rows from row k of a block on, which begins at `block`.
 INLINE struct group group_at(const struct state *s, struct shape shape,
-                             const struct weft__attention_plane *plane, const int64_t *at)
+                             const struct weft__attention_plane *plane, const int64_t *block,
+                             int32_t k)
 {
-    const int64_t step = plane->token_stride;
+    const int64_t step = plane->token_stride, *at = block + k;
     if (!s->call->ahead)
-        return (struct group){plane->data, at, at, at, step};
+        return (struct group){plane->data, at, at, shape.pieces ? block : at, step};
+    if (shape.pieces)
+        return (struct group){plane->data, at, at + shape.near, block + BLOCK + k / shape.pieces,
+                              step};
     return (struct group){plane->data, at, at + shape.near, at + shape.far, step};
 }
 
@@ -364,7 +390,7 @@ INLINE struct group group_at(const struct state *s, struct shape shape,
 INLINE void score_group(const struct state *s, struct shape shape, int32_t k, int32_t n)
 {
     for (int32_t end = k + shape.turn; k < end && k < n; k += score_step(shape)) {
-        struct group g = group_at(s, shape, &s->call->k, s->at + BLOCK + k);
+        struct group g = group_at(s, shape, &s->call->k, s->at + BLOCK, k);
         if (shape.by_parts)
             score_parts(shape, &g, s->q, s->scores + k);
         else
@@ -399,10 +425,9 @@ static void add_part(const struct state *s)
 INLINE void value_group(const struct state *s, struct shape shape,
                         struct weft__attention_span common, int32_t first, int32_t k, int32_t n)
 {
-    const int64_t *at = s->values_at + k;
     const float *weight = s->weight + k;
     const struct piece piece = {k == 0, k < n && k + shape.turn >= n};
-    struct group g = group_at(s, shape, &s->call->v, at);
+    struct group g = group_at(s, shape, &s->call->v, s->values_at, k);
     int32_t key = first + k;
     if (common.begin <= key && common.end - key >= shape.turn && n - k >= shape.turn) {
         add_values(s, shape, &g, weight, 0, shape.turn, piece);

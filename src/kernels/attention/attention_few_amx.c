@@ -6,8 +6,8 @@
 //      score[16 keys][rows]        =  key[16 keys][32 elements] * q[16 pairs of elements][rows]
 //      acc[rows][16 columns]      +=  weight[rows][32 keys] * value[16 pairs of keys][16 columns]
 //
-// Memory is what counts, so keys and values change by turns of TURN rows, each asking for what lies near and far
-// ahead (attention_few.h), and go to scratch as bf16, f16 in two parts. All else runs beside turns, a little at each, so that no
+// Memory is what counts, so keys and values change by turns of TURN rows, each asking for lines of
+// what is read next (place_next()), and go to scratch as bf16, f16 in two parts. All else runs beside turns, a little at each, so that no
 // product waits for what was just written, and nothing for a product: keys are sixteen rows ahead of scores, the
 // softmax and the products of values are those of the block before.
 //
@@ -315,6 +315,8 @@ static void lay_out_few(struct few *f, const struct weft__attention_call *call,
         if (h == 0)
             continue;
         s->scores = first->scores; // what is made for a block is used before the next one
+        s->at = first->at;
+        s->values_at = first->values_at;
         s->weight = first->weight;
         s->key_scale = first->key_scale;
         s->value_scale = first->value_scale;
@@ -328,6 +330,90 @@ static void lay_out_few(struct few *f, const struct weft__attention_call *call,
     _mm512_storeu_si512(first->order, order_of_rows(lanes, parts));
 }
 
+enum { STREAMS = 8 }; // of all heads' rows, asked for side by side
+
+// In which order rows of the next block are asked for while head h is read, half of them of each of two pieces: those of the
+// head that is read next; of heads of one line those of the next two heads; where rows of heads lie beside each other, or
+// pages are short, those of all heads, page by page, `run` rows of a head after the other.
+struct order {
+    int32_t heads, run;
+    bool by_two;
+};
+
+static struct order order_of(const struct weft__attention_call *call, int32_t heads)
+{
+    const int32_t rows = BLOCK / PIECES, page = call->page_size;
+    const bool beside = weft__attention_heads_beside(call);
+    return (struct order){
+        .heads = heads,
+        .run = beside         ? 1
+               : page >= rows ? rows
+               : rows % page  ? 1
+                              : page,
+        .by_two = is_code(call->k.dtype) && call->k.dim <= ASK_BYTES && heads % 2 == 0,
+    };
+}
+
+// ask[]: from `next` on, where rows of the first head of the next block lie.
+static void ask_all_heads(const struct order *order, const int64_t *next, int64_t stride, int32_t h,
+                          int64_t *ask)
+{
+    const int32_t run = order->run, streams = run > BLOCK / STREAMS ? PIECES : STREAMS;
+    const int32_t rows = BLOCK / streams, begin = h * rows;
+    int32_t row = begin % run, head = begin / run % order->heads;
+    int32_t first = begin / (run * order->heads) * run;
+    for (int32_t i = 0; i < rows; i++) {
+        const int64_t of_head = head * stride;
+        for (int32_t n = 0; n < streams; n++) // every other one among the second half
+            ask[n % PIECES * (BLOCK / PIECES) + i * (streams / PIECES) + n / PIECES] =
+                next[n * rows + first + row] + of_head;
+        row = row + 1 < run ? row + 1 : 0;
+        head += row == 0;
+        first += head == order->heads ? run : 0;
+        head = head < order->heads ? head : 0;
+    }
+}
+
+static void ask_two_heads(const struct order *order, const int64_t *lead_at, int64_t stride,
+                          int32_t h, int64_t *ask)
+{
+    const int32_t rows = BLOCK / PIECES, head = h / 2 * 2 + 2;
+    const bool last = head == order->heads;
+    const int64_t *next = lead_at + (last ? BLOCK : 0) + h % 2 * rows;
+    for (int32_t i = 0; i < rows; i++) {
+        ask[i] = next[i] + (last ? 0 : head) * stride;
+        ask[rows + i] = ask[i] + stride;
+    }
+}
+
+// Where the rows of head h lie, of the one read after it, and those that are asked for.
+static void place_next(const struct order *order, const int64_t *lead_at, int64_t stride, int32_t h,
+                       int64_t *at)
+{
+    const bool last = h + 1 == order->heads;
+    const int64_t *next = last ? lead_at + BLOCK : lead_at;
+    const int64_t of_next = last ? 0 : (h + 1) * stride;
+    for (int32_t i = 0; i < BLOCK; i++) {
+        at[i] = lead_at[i] + h * stride;
+        at[BLOCK + i] = next[i] + of_next;
+    }
+    if (order->run < BLOCK / PIECES)
+        ask_all_heads(order, lead_at + BLOCK, stride, h, at + FAR);
+    else if (order->by_two)
+        ask_two_heads(order, lead_at, stride, h, at + FAR);
+    else
+        memcpy(at + FAR, at + BLOCK, BLOCK * sizeof *at);
+}
+
+static void place_heads(const struct lead *lead, const struct order *order, int32_t h,
+                        struct rows *s)
+{
+    s->block = lead->rows.block;
+    place_next(order, lead->at, s->call->k.head_stride, h, s->at);
+    if (s->values_at != s->at)
+        place_next(order, lead->values_at, s->call->v.head_stride, h, s->values_at);
+}
+
 // `count` tiles of as many rows, each with keys, of one head after the other or of heads that go together.
 INLINE void attend_lanes(const struct weft__attention_call *call,
                          const struct weft__attention_tile *tiles, int32_t count, int32_t heads,
@@ -335,6 +421,7 @@ INLINE void attend_lanes(const struct weft__attention_call *call,
 {
     struct few f;
     struct lead lead;
+    const struct order order = order_of(call, heads);
     lay_out_few(&f, call, tiles, heads, lanes, parts);
     if (heads > 1)
         begin_lead(&lead, f.rows, tiles, count, heads);
@@ -345,7 +432,7 @@ INLINE void attend_lanes(const struct weft__attention_call *call,
     while (next_of(walker, &blocks))
         for (int32_t h = 0; h < heads; h++) {
             if (heads > 1)
-                place_rows(&lead, heads, h, &f.rows[h]);
+                place_heads(&lead, &order, h, &f.rows[h]);
             attend_head(&f, h, tiles + (walker->block->tile - first) * heads + h, lanes, parts);
         }
     tiles_end();

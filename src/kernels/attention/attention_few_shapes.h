@@ -29,19 +29,22 @@ INLINE bool lies_evenly(const struct state *s, int32_t count)
     return ((call->page_size | call->ring_len | call->block_keys | begins) & (EVEN_KEYS - 1)) == 0;
 }
 
-// Heads of whole lines, where turns are short. False: they are not for these.
+// Heads of whole lines, where turns are short. Pieces of 4 KB side by side are read faster but where keys of 256 bytes under
+// few rows come in long pages. False: they are not for these.
 INLINE bool attend_short(struct state *s, int32_t count, weft_dtype kv, const int rows)
 {
     const bool even = lies_evenly(s, count);
     if (!SHORT_TURNS || (kv != WEFT_F16 && kv != WEFT_BF16) || s->call->by_parts ||
         s->call->generic)
         return false;
-    if (even && s->call->k.dim == 128)
-        attend_shape(s, count, short_shape_of(kv, rows, 128, true));
+    if (even && s->call->k.dim == 128 && (rows == FEW_ROWS || s->call->page_size < BLOCK))
+        attend_shape(s, count, short_shape_of(kv, rows, 128, true, true));
+    else if (even && s->call->k.dim == 128)
+        attend_shape(s, count, short_shape_of(kv, rows, 128, true, rows == FEW_ROWS));
     else if (even && EVEN_DIM != 128 && s->call->k.dim == EVEN_DIM)
-        attend_shape(s, count, short_shape_of(kv, rows, EVEN_DIM, true));
+        attend_shape(s, count, short_shape_of(kv, rows, EVEN_DIM, true, true));
     else if (rows < FEW_ROWS && s->call->k.dim == 128)
-        attend_shape(s, count, short_shape_of(kv, rows, 128, false));
+        attend_shape(s, count, short_shape_of(kv, rows, 128, false, false));
     else
         return false;
     return true;

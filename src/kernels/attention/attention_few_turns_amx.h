@@ -9,36 +9,45 @@ enum {
     TURN = 4, // rows of each
     TURNS = BLOCK / TURN,
     SIXTEEN_TURNS = 16 / TURN,
-    TURN_NEAR_BYTES = 1024, // ahead, for L1
-    TURN_FAR_BYTES = 4096,  // for L2
-    MOST_AHEAD = BLOCK - 16,
+    ASK_BYTES = 64,
+    PIECES = 2, // of the rows that are asked for, which are asked for side by side
 };
 
-// How the rows of a plane are read.
+// How four rows of a plane are read, and which four rows are asked for meanwhile.
 struct turn {
     const char *pool;
-    const int64_t *at;
-    int32_t size, dim, near, far; // near, far: rows
+    const int64_t *at, *ask;
+    int32_t size, dim, lines; // of a row
+    int pieces;               // of 64 rows, which are asked for side by side; 1: rows lie anyhow
 };
 
+// Turn i.
 INLINE struct turn turn_of(const struct weft__attention_call *call,
                            const struct weft__attention_plane *plane, const int64_t *at,
-                           weft_dtype kv, const int32_t dim)
+                           weft_dtype kv, const int32_t dim, int32_t i)
 {
-    const int32_t size = is_code(kv) ? 1 : 2, most = call->ahead ? MOST_AHEAD : 0;
-    const int32_t near = TURN_NEAR_BYTES / (dim * size), far = TURN_FAR_BYTES / (dim * size);
-    return (struct turn){
-        plane->data, at, size, dim, near < most ? near : most, far < most ? far : most};
+    const int32_t size = is_code(kv) ? 1 : 2, lines = (dim * size + ASK_BYTES - 1) / ASK_BYTES;
+    const int pieces = !__builtin_constant_p(dim) ? 1 : lines < 4 ? PIECES : 2 * PIECES;
+    const int64_t *ask = call->ahead ? at + FAR : at;
+    return (struct turn){plane->data, at, ask + i * TURN / pieces, size, dim, lines, pieces};
 }
 
-// 64 codes, or 32 numbers, of row `j` from `column` on. Asks for those of rows ahead.
-INLINE __m512i take_line(const struct turn *turn, int32_t j, int32_t column)
+// Asks for a line, for L2: that at `column` of row j of the turn, or, in pieces, line n of the turn.
+INLINE void ask_line(const struct turn *turn, int j, int32_t column, int n)
 {
-    const int32_t size = turn->size;
-    const char *from = turn->pool + size * (turn->at[j] + column);
-    _mm_prefetch(turn->pool + size * (turn->at[j + turn->near] + column), _MM_HINT_T0);
-    _mm_prefetch(turn->pool + size * (turn->at[j + turn->far] + column), _MM_HINT_T1);
-    return size == 1 ? load_codes(from, turn->dim, column) : _mm512_loadu_si512(from);
+    const int pieces = turn->pieces, lines = turn->lines;
+    const int row = pieces == 1 ? j : n % pieces * (BLOCK / pieces) + n / (pieces * lines);
+    const char *from = turn->pool + turn->size * turn->ask[row];
+    _mm_prefetch(from + (pieces == 1 ? turn->size * column : n / pieces % lines * ASK_BYTES),
+                 _MM_HINT_T1);
+}
+
+// 64 codes, or 32 numbers, of row `first` + j from `column` on. Asks for line n.
+INLINE __m512i take_line(const struct turn *turn, int32_t first, int j, int32_t column, int n)
+{
+    const char *from = turn->pool + turn->size * (turn->at[first + j] + column);
+    ask_line(turn, j, column, n);
+    return turn->size == 1 ? load_codes(from, turn->dim, column) : _mm512_loadu_si512(from);
 }
 
 // Keys to the tiles of their sixteen.
@@ -52,7 +61,8 @@ INLINE void take_keys(const struct tiles *t, weft_dtype kv, const struct code_ta
         uint16_t *to = row;
         VF32_UNROLL
         for (int32_t column = 0; column < turn->dim; column += group_of(kv)) {
-            __m512i x[2] = {take_line(turn, first + j, column)};
+            __m512i x[2] = {
+                take_line(turn, first, j, column, j * turn->lines + column / group_of(kv))};
             if (is_code(kv))
                 widen_codes(kv, table, x[0], x);
             VF32_UNROLL
@@ -62,12 +72,12 @@ INLINE void take_keys(const struct tiles *t, weft_dtype kv, const struct code_ta
     }
 }
 
-// 32 numbers of f16 of row `j` from `column` on. Asks for those of rows ahead.
-INLINE const uint16_t *ask_line_f16(const struct turn *turn, int32_t j, int32_t column)
+// 32 numbers of f16 of row `first` + j from `column` on. Asks for line n.
+INLINE const uint16_t *ask_line_f16(const struct turn *turn, int32_t first, int j, int32_t column,
+                                    int n)
 {
-    _mm_prefetch(turn->pool + 2 * (turn->at[j + turn->near] + column), _MM_HINT_T0);
-    _mm_prefetch(turn->pool + 2 * (turn->at[j + turn->far] + column), _MM_HINT_T1);
-    return (const uint16_t *)(const void *)turn->pool + turn->at[j] + column;
+    ask_line(turn, j, column, n);
+    return (const uint16_t *)(const void *)turn->pool + turn->at[first + j] + column;
 }
 
 // Keys of f16: first parts, second parts.
@@ -80,7 +90,8 @@ INLINE void take_keys_f16(const struct tiles *t, const struct turn *turn, int32_
         uint16_t *to = row;
         VF32_UNROLL
         for (int32_t column = 0; column < turn->dim; column += GROUP, to += TILE_NUMBERS) {
-            const uint16_t *from = ask_line_f16(turn, first + j, column);
+            const uint16_t *from =
+                ask_line_f16(turn, first, j, column, j * turn->lines + column / GROUP);
             const struct parts x = parts_of_f16(load_sixteen(from), load_sixteen(from + 16));
             _mm512_storeu_si512(to, x.most);
             _mm512_storeu_si512(to + part, x.rest);
@@ -124,18 +135,20 @@ INLINE void take_values(struct tiles *t, weft_dtype kv, const struct code_table 
 {
     uint16_t *row = t->values + first % 32 / 2 * 32;
     VF32_UNROLL
-    for (int32_t j = first; j < first + TURN; j += 2, row += 32) {
+    for (int32_t j = 0; j < TURN; j += 2, row += 32) {
         uint16_t *to = row;
         VF32_UNROLL
         for (int32_t column = 0; column < turn->dim; column += group_of(kv)) {
             __m512i x[4];
-            pair_lines(kv, table, take_line(turn, j, column), take_line(turn, j + 1, column), x);
+            const int n = j * turn->lines + 2 * column / group_of(kv);
+            pair_lines(kv, table, take_line(turn, first, j, column, n),
+                       take_line(turn, first, j + 1, column, n + 1), x);
             VF32_UNROLL
             for (int i = 0; i < group_of(kv) / 16; i++, to += TILE_NUMBERS)
                 _mm512_storeu_si512(to, x[i]);
         }
-        if (kv != WEFT_INT8 && (t->rows.by_all >> j & 3) != 3)
-            tame_pair(t, j / 2, row);
+        if (kv != WEFT_INT8 && (t->rows.by_all >> (first + j) & 3) != 3)
+            tame_pair(t, (first + j) / 2, row);
     }
 }
 
@@ -161,13 +174,14 @@ INLINE void take_values_f16(struct tiles *t, const struct turn *turn, int32_t fi
     const int64_t part = (int64_t)turn->dim / 16 * TILE_NUMBERS;
     uint16_t *row = t->values + first % 32 / 2 * 32;
     VF32_UNROLL
-    for (int32_t j = first; j < first + TURN; j += 2, row += 32) {
+    for (int32_t j = 0; j < TURN; j += 2, row += 32) {
         __m512i largest = _mm512_setzero_si512();
         uint16_t *to = row;
         VF32_UNROLL
         for (int32_t column = 0; column < turn->dim; column += GROUP) {
-            const uint16_t *a = ask_line_f16(turn, j, column);
-            const uint16_t *b = ask_line_f16(turn, j + 1, column);
+            const int n = j * turn->lines + 2 * column / GROUP;
+            const uint16_t *a = ask_line_f16(turn, first, j, column, n);
+            const uint16_t *b = ask_line_f16(turn, first, j + 1, column, n + 1);
             largest = largest_f16(largest_f16(largest, a), b);
             VF32_UNROLL
             for (int i = 0; i < GROUP; i += 16, to += TILE_NUMBERS) {
@@ -177,9 +191,9 @@ INLINE void take_values_f16(struct tiles *t, const struct turn *turn, int32_t fi
             }
         }
         if (is_wild_f16(largest))
-            tame_parts(t, (const uint16_t *)(const void *)turn->pool + turn->at[j],
-                       (const uint16_t *)(const void *)turn->pool + turn->at[j + 1], turn->dim, j,
-                       row);
+            tame_parts(t, (const uint16_t *)(const void *)turn->pool + turn->at[first + j],
+                       (const uint16_t *)(const void *)turn->pool + turn->at[first + j + 1],
+                       turn->dim, first + j, row);
     }
 }
 
@@ -189,13 +203,14 @@ INLINE void take_turn_of(struct tiles *t, weft_dtype kv, const int32_t k_dim, co
 {
     const struct rows *s = &t->rows;
     const struct code_table table = t->table;
-    const struct turn keys = turn_of(s->call, &s->call->k, s->at, kv, k_dim);
+    const int32_t i = value < 0 ? 0 : value / TURN;
+    const struct turn keys = turn_of(s->call, &s->call->k, s->at, kv, k_dim, i);
     if (kv == WEFT_F16)
         take_keys_f16(t, &keys, key);
     else
         take_keys(t, kv, &table, &keys, key);
     if (value >= 0) {
-        const struct turn values = turn_of(s->call, &s->call->v, s->values_at, kv, v_dim);
+        const struct turn values = turn_of(s->call, &s->call->v, s->values_at, kv, v_dim, i);
         if (kv == WEFT_F16)
             take_values_f16(t, &values, value);
         else

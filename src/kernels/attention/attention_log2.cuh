@@ -49,24 +49,25 @@ DEVICE void tile_log2(const struct weft__attention_device_args *args, const stru
                       float score[KEYS / 8][4])
 {
 #pragma unroll
-    for (int32_t half = 0; half < 2; half++) {
-        const int32_t at = row0 + lane / 4 + 8 * half;
-        const float factor = FACTORS ? shared_factors()[at] : 1;
-        float slope = 0;
-        int32_t own = 0;
-#if WEFT_ALIBI
-        const struct row row = row_at(args, work->rows, min(at, work->rows.count - 1));
-        slope = slope_of(args, row.head);
-        own = work->at.seq.lengths.kv_len - work->at.seq.lengths.q_len + row.token;
-#endif
+    for (int32_t half = 0; half < 2 * FACTORS; half++)
 #pragma unroll
         for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
-            for (int32_t i = 2 * half; i < 2 * half + 2; i++) {
-                const int32_t far = own - (key0 + 8 * t + 2 * (lane % 4) + i % 2);
+            for (int32_t i = 2 * half; i < 2 * half + 2; i++)
+                score[t][i] *= shared_factors()[row0 + lane / 4 + 8 * half];
+    scores_cap<KEYS / 8, 4>(args, score);
+#pragma unroll
+    for (int32_t half = 0; half < 2 * WEFT_ALIBI; half++) {
+        const int32_t at = row0 + lane / 4 + 8 * half;
+        const struct row row = row_at(args, work->rows, min(at, work->rows.count - 1));
+        const float slope = slope_of(args, row.head);
+        const int32_t own = work->at.seq.lengths.kv_len - work->at.seq.lengths.q_len + row.token;
+#pragma unroll
+        for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+            for (int32_t i = 2 * half; i < 2 * half + 2; i++)
                 score[t][i] =
-                    score_log2(args, FACTORS ? score[t][i] * factor : score[t][i], slope, far);
-            }
+                    score_biased(score[t][i], slope, own - (key0 + 8 * t + 2 * (lane % 4) + i % 2));
     }
     if (tile_is_masked(work, key0))
 #if WEFT_SCATTER

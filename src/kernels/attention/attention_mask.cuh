@@ -216,21 +216,114 @@ DEVICE uint64_t seen_word(const struct weft__attention_device_args *args, struct
 
 // --- scores ---------------------------------------------------------------------------------------
 
+// (2^f - 1) / f for f in +-1/2.
+DEVICE float exp2_slope(float f)
+{
+    float y = 0x1.41d334p-13f;
+    y = fmaf(y, f, 0x1.5f456ap-10f);
+    y = fmaf(y, f, 0x1.3b2dbcp-7f);
+    y = fmaf(y, f, 0x1.c6aed4p-5f);
+    y = fmaf(y, f, 0x1.ebfbdap-3f);
+    return fmaf(y, f, 0x1.62e430p-1f);
+}
+
+// 2^(x + RAISE) within 1.4 units of 2^-24; x + RAISE is below 127. 2^x = 2^n 2^f with f in +-1/2; below an x of -126 it is 0.
+template <int32_t RAISE = 0> DEVICE float exp2_precise(float x)
+{
+    const float shifted = x + 0x1.8p23f, f = x - (shifted - 0x1.8p23f);
+    const float y = fmaf(exp2_slope(f), f, 1.0f);
+    return x < -126.0f ? 0.0f
+                       : y * bits_float((float_bits(shifted) << 23) + ((127u + RAISE) << 23));
+}
+
 // What a score has to do before it is in units of log2 except a product by a constant.
 enum { SCORES_PREPARED = WEFT_SOFTCAP || WEFT_ALIBI };
 
-// A score in units of log2. slope: of the head; far: keys between the query's own and this one.
+// Eight times the square of a score over the soft-cap, which asks for another text from CAP_NEAR on.
+#define CAP_NEAR 2.0f
+DEVICE float cap_square(const struct weft__attention_device_args *args, float dot)
+{
+    const float z = dot * args->cap_unit;
+    return z * z;
+}
+
+// c tanh(s / c) in units of log2, for |s| < c / 2: an odd polynomial, within 2 units of 2^-24 (2^-26 by itself).
+DEVICE float capped_near(const struct weft__attention_device_args *args, float dot, float square)
+{
+    float y = 0x1.18bd6cp-18f;
+    y = fmaf(y, square, -0x1.b20fdap-14f);
+    y = fmaf(y, square, 0x1.10e438p-9f);
+    y = fmaf(y, square, -0x1.5554a4p-5f);
+    y = fmaf(y, square, 1.0f);
+    return y * (dot * (args->scale * LOG2_E));
+}
+
+// The same for any s: e / (e + 2) with e = 2^y - 1 and 2^y = 2^n 2^f, of which e keeps small ones exact; NaN stays.
+DEVICE float capped_far(const struct weft__attention_device_args *args, float dot)
+{
+    float y = dot * args->cap_unit * (2 * LOG2_E * 0x1.6a09e6p-2f); // 1 / sqrt(8)
+    y = fabsf(y) > 60.0f ? copysignf(60.0f, y) : y;
+    const float shifted = y + 0x1.8p23f, f = y - (shifted - 0x1.8p23f);
+    const float whole = bits_float((float_bits(shifted) << 23) + (127u << 23));
+    const float e = fmaf(whole, exp2_slope(f) * f, whole - 1.0f);
+    return args->softcap * LOG2_E * __fdividef(e, e + 2.0f);
+}
+
+// A dot product with the soft-cap, in units of log2. Of each by itself, so that no bits depend on what else there is.
+DEVICE float score_capped(const struct weft__attention_device_args *args, float dot)
+{
+#if WEFT_SOFTCAP
+    const float square = cap_square(args, dot);
+    return square < CAP_NEAR ? capped_near(args, dot, square) : capped_far(args, dot);
+#else
+    return dot * (args->scale * LOG2_E);
+#endif
+}
+
+// The same of the first COUNT of every four of a lane's numbers of a tile, so many fours at a time as registers have room for. Whole
+// warps enter one text or the other: a branch for each score would put them one behind the other.
+template <int32_t FOURS, int32_t COUNT>
+DEVICE void scores_cap(const struct weft__attention_device_args *args, float score[FOURS][4])
+{
+    constexpr int32_t TOGETHER = WEFT_SOFTCAP && FOURS % 4 == 0 ? 4 : FOURS;
+#pragma unroll
+    for (int32_t t0 = 0; t0 < FOURS; t0 += TOGETHER) {
+        float square[TOGETHER][COUNT];
+        uint32_t far = 0; // bit 30: 2 and more, infinity, NaN
+#pragma unroll
+        for (int32_t t = 0; t < TOGETHER; t++)
+#pragma unroll
+            for (int32_t i = 0; i < COUNT; i++) {
+                square[t][i] = WEFT_SOFTCAP ? cap_square(args, score[t0 + t][i]) : 0;
+                far |= float_bits(square[t][i]);
+            }
+        if (WEFT_SOFTCAP && !__any_sync(0xffffffffu, far >> 30)) {
+#pragma unroll
+            for (int32_t t = 0; t < TOGETHER; t++)
+#pragma unroll
+                for (int32_t i = 0; i < COUNT; i++)
+                    score[t0 + t][i] = capped_near(args, score[t0 + t][i], square[t][i]);
+        } else {
+#pragma unroll
+            for (int32_t t = 0; t < TOGETHER; t++)
+#pragma unroll
+                for (int32_t i = 0; i < COUNT; i++)
+                    score[t0 + t][i] = score_capped(args, score[t0 + t][i]);
+        }
+    }
+}
+
+// A score less what ALiBi takes off. slope: of the head; far: keys between the query's own and this one.
+DEVICE float score_biased(float score, float slope, int32_t far)
+{
+    return WEFT_ALIBI ? score - slope * (float)abs(far) * LOG2_E : score;
+}
+
+// A dot product as a score in units of log2.
 DEVICE float score_log2(const struct weft__attention_device_args *args, float dot, float slope,
                         int32_t far)
 {
-    float score = dot * (args->scale * LOG2_E);
-#if WEFT_SOFTCAP
-    score = args->softcap * LOG2_E * tanhf(dot * args->scale / args->softcap);
-#endif
-#if WEFT_ALIBI
-    score -= slope * (float)abs(far) * LOG2_E;
-#endif
-    return score;
+    return score_biased(score_capped(args, dot), slope, far);
 }
 
 #if WEFT_SOFT
@@ -244,21 +337,6 @@ DEVICE float score_lowered(const struct weft__attention_device_args *args, float
 DEVICE float slope_of(const struct weft__attention_device_args *args, int32_t head)
 {
     return WEFT_ALIBI ? args->alibi_slopes[head] : 0.0f;
-}
-
-// 2^(x + RAISE) within 1.4 units of 2^-24; x + RAISE is below 127. 2^x = 2^n 2^f with f in +-1/2; below an x of -126 it is 0.
-template <int32_t RAISE = 0> DEVICE float exp2_precise(float x)
-{
-    const float shifted = x + 0x1.8p23f, f = x - (shifted - 0x1.8p23f);
-    float y = 0x1.41d334p-13f;
-    y = fmaf(y, f, 0x1.5f456ap-10f);
-    y = fmaf(y, f, 0x1.3b2dbcp-7f);
-    y = fmaf(y, f, 0x1.c6aed4p-5f);
-    y = fmaf(y, f, 0x1.ebfbdap-3f);
-    y = fmaf(y, f, 0x1.62e430p-1f);
-    y = fmaf(y, f, 1.0f);
-    return x < -126.0f ? 0.0f
-                       : y * bits_float((float_bits(shifted) << 23) + ((127u + RAISE) << 23));
 }
 
 DEVICE float exp2_of(float x)

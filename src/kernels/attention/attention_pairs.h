@@ -173,7 +173,7 @@ INLINE int32_t place_of_pair(const int lanes, int32_t r, int32_t i)
            i % 32 / 8 * 4 + r % 4;
 }
 
-static void open_rows(struct rows *s, const int lanes)
+static inline void open_rows(struct rows *s, const int lanes)
 {
     const struct weft__attention_call *call = s->call;
     const struct weft__attention_lengths *lengths = &call->lengths;

@@ -55,8 +55,8 @@ static void begin_lead(struct lead *lead, const struct rows *like,
 
 // Where head h of the block at hand lies, then what is read next, then the share of all heads' next block that is asked for
 // meanwhile.
-static void place_head(const int64_t *lead_at, int64_t stride, int32_t heads, int32_t h,
-                       int64_t *at)
+static inline void place_head(const int64_t *lead_at, int64_t stride, int32_t heads, int32_t h,
+                              int64_t *at)
 {
     const bool last = h + 1 == heads;
     const int64_t *next = last ? lead_at + BLOCK : lead_at;
@@ -73,7 +73,7 @@ static void place_head(const int64_t *lead_at, int64_t stride, int32_t heads, in
     }
 }
 
-static void place_rows(const struct lead *lead, int32_t heads, int32_t h, struct rows *s)
+static inline void place_rows(const struct lead *lead, int32_t heads, int32_t h, struct rows *s)
 {
     s->block = lead->rows.block;
     place_head(lead->at, s->call->k.head_stride, heads, h, s->at);

@@ -269,10 +269,12 @@ extern "C" __global__ void __launch_bounds__(128, WEFT_BLOCKS)
         if (key0 >= item.end[warp])
             continue;
         float score[WEFT_M][KEYS / 8][4] = {};
+        struct biased biased[WEFT_M][2];
+        biased_rows(&args, &item, warp, lane, biased);
         tile_scores(from, warp, lane, score);
         if (WEFT_SCALED)
             tile_scale(scales, lane, score);
-        tile_prepare(&args, &item, key0, warp, lane, score);
+        tile_prepare(&args, biased, key0, warp, lane, score);
         if (key0 < item.by_all[warp].begin || key0 + KEYS > item.by_all[warp].end)
             tile_mask(&args, &item, key0, warp, lane, score);
         float factor[WEFT_M][2];

@@ -156,30 +156,67 @@ DEVICE float unit_of(const struct weft__attention_device_args *args, int32_t row
     return FACTORS && !SCORES_PREPARED ? unit * shared_factors()[row] : unit;
 }
 
-// Scores as unit_of() wants them: soft-cap and bias done, or negated where the scale is below 0.
-DEVICE void tile_prepare(const struct weft__attention_device_args *args, const struct item *item,
-                         int32_t key0, int32_t warp, int32_t lane, float score[WEFT_M][KEYS / 8][4])
+// What the bias of a row's scores follows from: its own key, and its head's slope in units of log2.
+struct biased {
+    int32_t own;
+    float slope;
+};
+
+// Of the lane's rows. Asked for before products are waited for: slopes come from memory.
+DEVICE void biased_rows(const struct weft__attention_device_args *args, const struct item *item,
+                        int32_t warp, int32_t lane, struct biased biased[WEFT_M][2])
 {
-    if (!SCORES_PREPARED && args->scale >= 0)
-        return;
 #pragma unroll
-    for (int32_t m = 0; m < WEFT_M; m++)
+    for (int32_t m = 0; m < WEFT_M * WEFT_ALIBI; m++)
 #pragma unroll
         for (int32_t half = 0; half < 2; half++) {
             const int32_t at = warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half;
             const struct row row = row_at(args, item->rows, min(at, item->rows.count - 1));
-            const float factor = FACTORS ? shared_factors()[at] : 1.0f;
-            const float slope = slope_of(args, row.head);
-            const int32_t own = item->seq.lengths.kv_len - item->seq.lengths.q_len + row.token;
-#pragma unroll
-            for (int32_t t = 0; t < KEYS / 8; t++)
-#pragma unroll
-                for (int32_t i = 0; i < 2; i++) {
-                    float *x = &score[m][t][2 * half + i];
-                    const int32_t far = own - (key0 + 8 * t + 2 * (lane % 4) + i);
-                    *x = SCORES_PREPARED ? score_log2(args, *x * factor, slope, far) : -*x;
-                }
+            biased[m][half].own = item->seq.lengths.kv_len - item->seq.lengths.q_len + row.token;
+            biased[m][half].slope = slope_of(args, row.head) * LOG2_E;
         }
+}
+
+// Takes the bias off the scores of sixteen rows. Distances are whole floats: one conversion a half, not one a score.
+DEVICE void scores_bias(const struct biased biased[2], int32_t key0, int32_t lane,
+                        float score[KEYS / 8][4])
+{
+#pragma unroll
+    for (int32_t half = 0; half < 2; half++) {
+        const float far = (float)(biased[half].own - key0 - 2 * (lane % 4));
+#pragma unroll
+        for (int32_t t = 0; t < KEYS / 8; t++)
+#pragma unroll
+            for (int32_t i = 0; i < 2; i++)
+                score[t][2 * half + i] = fmaf(-biased[half].slope, fabsf(far - (float)(8 * t + i)),
+                                              score[t][2 * half + i]);
+    }
+}
+
+// Scores as unit_of() wants them: soft-cap and bias done, or negated where the scale is below 0.
+DEVICE void tile_prepare(const struct weft__attention_device_args *args,
+                         const struct biased biased[WEFT_M][2], int32_t key0, int32_t warp,
+                         int32_t lane, float score[WEFT_M][KEYS / 8][4])
+{
+    if (!SCORES_PREPARED && args->scale >= 0)
+        return;
+#pragma unroll
+    for (int32_t m = 0; m < WEFT_M; m++) {
+#pragma unroll
+        for (int32_t half = 0; half < 2; half++) {
+            const int32_t at = warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half;
+            const float factor = !SCORES_PREPARED ? -1.0f : FACTORS ? shared_factors()[at] : 1.0f;
+#pragma unroll
+            for (int32_t t = 0; t < KEYS / 8 * (!SCORES_PREPARED || FACTORS); t++)
+#pragma unroll
+                for (int32_t i = 2 * half; i < 2 * half + 2; i++)
+                    score[m][t][i] *= factor;
+        }
+        if (SCORES_PREPARED)
+            scores_cap<KEYS / 8, 4>(args, score[m]);
+        if (WEFT_ALIBI)
+            scores_bias(biased[m], key0, lane, score[m]);
+    }
 }
 
 // The largest scores of a tile: where one is more than `slack` ahead of what weights are measured against, that follows,
@@ -366,7 +403,18 @@ static __device__ __noinline__ void rows_again(const struct weft__attention_devi
     }
 }
 
-// The end of a row that a lane has a part of: where its results go and what acc is multiplied by. nothing: 0 unless its sum is not finite.
+// 0 unless the sum of a row's weights is not finite; nor may it be far below what weights are measured against, which ALiBi's first
+// tile only guesses (bias_ahead()): they would have lost bits, or all of them.
+DEVICE float sum_nothing(const struct state *state, int32_t m, int32_t half, float sum)
+{
+    const float least = WEIGHT_EXPONENT ? 0x1p-10f : 0x1p-60f;
+    const bool lost =
+        WEFT_ALIBI && state->largest[m][half] != NEGATIVE_INFINITY && sum * WEIGHT_UNIT < least;
+    return lost ? 1.0f : sum * 0.0f;
+}
+
+// The end of a row that a lane has a part of: where its results go and what acc is multiplied by. nothing: 0 unless its sum is not
+// one to go by.
 struct closed {
     int64_t at;
     float by, nothing;
@@ -385,7 +433,7 @@ DEVICE struct closed row_close(const struct weft__attention_device_args *args,
     row.at = out_at(args, item->seq.lengths, own);
     row.by = WEIGHT_UNIT * row_end(args, item->seq.lengths, own, state->largest[m][half],
                                    sum * WEIGHT_UNIT, row.exists && lane % 4 == 0);
-    row.nothing = sum * 0.0f;
+    row.nothing = sum_nothing(state, m, half, sum);
     return row;
 }
 

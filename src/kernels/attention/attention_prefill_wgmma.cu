@@ -167,10 +167,11 @@ DEVICE void values_ask(const struct worker *own, const uint32_t weight[KEYS / 16
 
 // Scores of a tile become those that weights are made of: what rows do not see is minus infinity.
 DEVICE void scores_see(const struct weft__attention_device_args *args, const struct item *item,
-                       const struct worker *own, int32_t key0, float score[WEFT_M][KEYS / 8][4])
+                       const struct worker *own, const struct biased biased[WEFT_M][2],
+                       int32_t key0, float score[WEFT_M][KEYS / 8][4])
 {
     const struct keys by_all = item->by_all[own->warp];
-    tile_prepare(args, item, key0, own->warp, own->lane, score);
+    tile_prepare(args, biased, key0, own->warp, own->lane, score);
     if (key0 < by_all.begin || key0 + KEYS > by_all.end)
         tile_mask(args, item, key0, own->warp, own->lane, score);
 }
@@ -224,9 +225,19 @@ DEVICE void scores_again(const struct worker *own, float score[WEFT_M][KEYS / 8]
     }
 }
 
+// How much nearer a row is to the nearest of the item's keys than to the last one of its first tile, in units of log2: scores rise by
+// that as keys come nearer, and what weights are measured against had to follow tile by tile.
+DEVICE float bias_ahead(const struct item *item, const struct biased *biased, int32_t key0)
+{
+    const int32_t last = min(key0 + KEYS, item->end_key) - 1;
+    const int32_t nearest = max(min(biased->own, item->end_key - 1), last);
+    return biased->slope * (float)max(abs(biased->own - last) - abs(biased->own - nearest), 0);
+}
+
 // What weights of an item's first tile are measured against: the largest of its first and last keys.
-DEVICE void largest_begin(const struct weft__attention_device_args *args, const struct worker *own,
-                          struct state *state, const float score[WEFT_M][KEYS / 8][4])
+DEVICE void largest_begin(const struct weft__attention_device_args *args, const struct item *item,
+                          const struct worker *own, const struct biased biased[WEFT_M][2],
+                          int32_t key0, struct state *state, const float score[WEFT_M][KEYS / 8][4])
 {
 #pragma unroll
     for (int32_t half = 0; half < 2; half++) {
@@ -235,24 +246,27 @@ DEVICE void largest_begin(const struct weft__attention_device_args *args, const 
         const float most = fmaxf(fmaxf(first[0], first[1]), fmaxf(last[0], last[1]));
         state->largest[0][half] =
             warp_max(most, 4) * unit_of(args, own->warp * WARP_ROWS + own->lane / 4 + 8 * half);
+        if (WEFT_ALIBI)
+            state->largest[0][half] += bias_ahead(item, &biased[0][half], key0);
     }
 }
 
 // Scores of a tile to weights, in place, and those of an item's first tile; true if acc is to be multiplied by factor.
 DEVICE bool weights_make(const struct weft__attention_device_args *args, const struct item *item,
-                         const struct worker *own, int32_t key0, bool first, struct state *state,
+                         const struct worker *own, const struct biased biased[WEFT_M][2],
+                         int32_t key0, bool first, struct state *state,
                          float score[WEFT_M][KEYS / 8][4], float factor[WEFT_M][2])
 {
     float sum[2];
-    scores_see(args, item, own, key0, score);
+    scores_see(args, item, own, biased, key0, score);
     if (first)
-        largest_begin(args, own, state, score);
+        largest_begin(args, item, own, biased, key0, state, score);
     if (__all_sync(0xffffffffu, weights_guess(own, state, score, sum))) {
         state->sum[0][0] += sum[0], state->sum[0][1] += sum[1];
         return false;
     }
     scores_again(own, score);
-    scores_see(args, item, own, key0, score);
+    scores_see(args, item, own, biased, key0, score);
     const bool follows = largest_follow(args, own->warp, own->lane, state, score, factor, 0);
     tile_weights(args, own->warp, own->lane, state, score);
     return follows;
@@ -264,13 +278,15 @@ DEVICE void tile_work(const struct weft__attention_device_args *args, const stru
                       uint32_t weight[KEYS / 16][WEFT_PARTS][4])
 {
     float score[WEFT_M][KEYS / 8][4], factor[WEFT_M][2];
+    struct biased biased[WEFT_M][2];
     turn_take(own);
     scores_ask(own, score);
     tile_wait(own, WEFT_STAGES, &own->values);
     values_ask(own, weight, state);
     turn_give(own);
+    biased_rows(args, item, own->warp, own->lane, biased);
     WGMMA_WAIT(1);
-    const bool follows = weights_make(args, item, own, key0, false, state, score, factor);
+    const bool follows = weights_make(args, item, own, biased, key0, false, state, score, factor);
     tile_leave(own, 0, &own->keys);
     // A loop between the weights and the wait for the values: the assembler would wait first.
     if (key0 + KEYS < item->end_key)
@@ -315,8 +331,10 @@ DEVICE void item_work(const struct weft__attention_device_args *args, const stru
     const int32_t begin = item->begin, end = item->end_key;
     uint32_t weight[KEYS / 16][WEFT_PARTS][4];
     float factor[WEFT_M][2]; // of sums and results so far, which are 0
+    struct biased biased[WEFT_M][2];
     state_begin(state);
-    weights_make(args, item, own, begin, true, state, score, factor);
+    biased_rows(args, item, own->warp, own->lane, biased);
+    weights_make(args, item, own, biased, begin, true, state, score, factor);
     tile_leave(own, 0, &own->keys);
     weights_take(score, weight);
     if (begin + KEYS < end)

@@ -29,7 +29,7 @@ DEVICE void states_leave(const struct weft__attention_device_args *args, const s
             if (row >= item->rows.count)
                 continue;
             float2 *const to = (float2 *)slot_acc(args, item->slot, row) + lane % 4;
-            nothing += sum * 0.0f;
+            nothing += sum_nothing(state, m, half, sum);
 #pragma unroll
             for (int32_t t = 0; t < DIM / 8; t++) {
                 const float2 x =

@@ -24,23 +24,68 @@ int64_t weft__attention_scratch_amx(int32_t rows, int32_t head_dim, int32_t v_di
     return most > strips ? most : strips;
 }
 
-INLINE void score_strip(const struct strips *t, int32_t strip, int32_t slot, int32_t sixteens,
+INLINE void score_strip(const struct strips *t, struct item item, int32_t turn,
                         struct pending *beside)
 {
+    const int32_t strip = item.strip, slot = item.slot, sixteens = item.sixteens;
     const struct rows *s = &t->tiles.rows;
     const int64_t steps = s->call->k.dim / GROUP, next = steps * TILE_NUMBERS;
     const uint16_t *q = t->q + strip * 2 * next, *k = t->tiles.keys + slot * SIXTEENS * next;
-    float *to = s->scores + scores_at(0, slot), *below = s->scores + scores_at(1, slot);
+    float *to = s->scores + scores_at(0, turn), *below = s->scores + scores_at(1, turn);
     weigh_beside(beside, sixteens / 2 * steps);
-    for (int32_t j = 0; j < sixteens; j += 2) {
-        SQUARE_BEGIN();
-        for (int64_t i = 0; i < steps; i++, k += 2 * TILE_NUMBERS) {
+    SQUARE_BEGIN();
+    for (int32_t j = 0; j < sixteens; j += 2, to += 2 * TILE_SUMS, below += 2 * TILE_SUMS) {
+        if (j > 0) {
+            SQUARE_TURN(to - 2 * TILE_SUMS, below - 2 * TILE_SUMS, BEGIN_AT_ZERO, to, below, q,
+                        q + next, k, k + TILE_NUMBERS);
+            weigh_due(t, beside, false);
+            k += 2 * TILE_NUMBERS;
+        }
+        for (int64_t i = j > 0; i < steps; i++, k += 2 * TILE_NUMBERS) {
             LOAD_ROWS(q + i * TILE_NUMBERS, q + next + i * TILE_NUMBERS);
             LOAD_COLUMNS(k, k + TILE_NUMBERS);
             DOT_SQUARE();
             weigh_due(t, beside, false);
         }
-        SQUARE_STORE(to + j * TILE_SUMS, below + j * TILE_SUMS);
+    }
+    SQUARE_STORE(to - 2 * TILE_SUMS, below - 2 * TILE_SUMS);
+}
+
+// The sums of a strip's weights, by tiles of ones, of 32 keys and others by turns.
+static void sum_words(const struct strips *t, int32_t strip, int32_t begin, int32_t end)
+{
+    static const _Alignas(64) uint32_t ones[TILE_SUMS] = {
+#define ONES 0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80
+#define MORE ONES, ONES, ONES, ONES
+        MORE, MORE, MORE, MORE, MORE, MORE, MORE, MORE,
+        MORE, MORE, MORE, MORE, MORE, MORE, MORE, MORE,
+#undef MORE
+#undef ONES
+    };
+    const uint16_t *w = t->tiles.weights, *below = w + MOST_HALVES * TILE_NUMBERS;
+    float *sum = t->tiles.rows.sum + 2 * strip * LANES;
+    SQUARE_BEGIN();
+    tile_load(6, ones, TILE_ROW_BYTES);
+    for (int32_t h = begin; h < end; h++) {
+        LOAD_ROWS(w + h * TILE_NUMBERS, below + h * TILE_NUMBERS);
+        tile_dot_bf16(0, 4, 6);
+        tile_dot_bf16(1, 5, 6);
+        if (++h == end)
+            break;
+        LOAD_ROWS(w + h * TILE_NUMBERS, below + h * TILE_NUMBERS);
+        tile_dot_bf16(2, 4, 6);
+        tile_dot_bf16(3, 5, 6);
+    }
+    SQUARE_STORE(t->sums, t->sums + 2 * TILE_SUMS);
+    tiles_written();
+    for (int b = 0; b < 2; b++) {
+        __m512 all = _mm512_loadu_ps(sum + b * LANES);
+        for (int r = 0; r < LANES; r++) {
+            const float *row = t->sums + (b * LANES + r) * LANES;
+            all = _mm512_mask_add_ps(all, (__mmask16)(1 << r), all,
+                                     vf32_add(vf32_load(row), vf32_load(row + 2 * TILE_SUMS)));
+        }
+        _mm512_storeu_ps(sum + b * LANES, all);
     }
 }
 
@@ -51,16 +96,26 @@ static __attribute__((noinline)) void add_strip(const struct strips *t, int32_t 
     const uint16_t *w = t->tiles.weights, *below = w + MOST_HALVES * TILE_NUMBERS;
     const int64_t pairs = s->call->v.dim / GROUP;
     float *acc = sums_of(s, 2 * strip), *next = sums_of(s, 2 * strip + 1);
+    const bool begun = t->begun[strip];
+    w += begin * TILE_NUMBERS, below += begin * TILE_NUMBERS;
+    SQUARE_LOAD(acc, next);
     for (int64_t c = 0; c < pairs; c++, acc += 2 * TILE_SUMS, next += 2 * TILE_SUMS) {
         const uint16_t *v = t->tiles.values + c * t->tiles.value_pair + begin * 2 * TILE_NUMBERS;
-        SQUARE_LOAD(acc, next);
-        for (int64_t h = begin; h < end; h++, v += 2 * TILE_NUMBERS) {
+        if (c > 0) {
+            SQUARE_TURN(acc - 2 * TILE_SUMS, next - 2 * TILE_SUMS, BEGIN_AT, acc, next, w, below, v,
+                        v + TILE_NUMBERS);
+            v += 2 * TILE_NUMBERS;
+        }
+        for (int64_t h = c > 0; h < end - begin; h++, v += 2 * TILE_NUMBERS) {
             LOAD_ROWS(w + h * TILE_NUMBERS, below + h * TILE_NUMBERS);
             LOAD_COLUMNS(v, v + TILE_NUMBERS);
             DOT_SQUARE();
         }
-        SQUARE_STORE(acc, next);
     }
+    SQUARE_STORE(acc - 2 * TILE_SUMS, next - 2 * TILE_SUMS);
+    t->begun[strip] = true;
+    if (t->words)
+        sum_words(t, strip, begin, end);
 }
 
 INLINE void gather_slot_of(struct strips *t, weft_dtype kv)

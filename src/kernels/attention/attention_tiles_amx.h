@@ -6,6 +6,7 @@
 #define WEFT_KERNELS_ATTENTION_TILES_AMX_H
 
 #include "src/kernels/attention/attention_widen_avx512.h"
+#include "src/kernels/attention/attention_words_avx512.h"
 #include "src/kernels/attention/attention_work.h"
 #include "src/kernels/cpu/amx.h"
 
@@ -127,14 +128,14 @@ INLINE __m512i numbers_of(struct tiles *t, int32_t key, __m512i x)
     return _mm512_maskz_mov_epi16(numbers, x);
 }
 
-// Past the block's last value, that again, which no row sees.
+// Past the block's last value, that again, which no row sees. Pairs come as pairs of weights do (word_place()).
 INLINE void gather_values_to(struct tiles *t, weft_dtype kv, uint16_t *values)
 {
     const struct rows *s = &t->rows;
     const int32_t dim = s->call->v.dim;
     t->wild = 0;
     for (int32_t pair = 0; pair < PAIRS; pair++) {
-        uint16_t *to = values + pair / 16 * t->value_half + pair % 16 * 32;
+        uint16_t *to = values + pair / 16 * t->value_half + word_place(pair % 16 * 2) / 2 * 32;
         ask_rows(t, t->eager || !is_code(kv) ? 2 : 1);
         for (int32_t i = 0; i < dim; i += 2 * GROUP) {
             __m512i even[2], odd[2];

@@ -128,6 +128,18 @@ DEVICE void copy_bulk_as(uint32_t to_shared, const void *from, uint32_t bytes, u
                  : "memory");
 }
 
+// From shared memory to the same place of another block of the cluster, whose barrier counts the bytes. What threads stored there
+// comes behind bulk_fence() of theirs, and it stays as it is until they have landed.
+DEVICE void cluster_copy(uint32_t own, uint32_t rank, uint32_t bytes, uint32_t barrier)
+{
+    asm volatile("{.reg .u32 to, at;\n"
+                 "mapa.shared::cluster.u32 to, %0, %1; mapa.shared::cluster.u32 at, %3, %1;\n"
+                 "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
+                 "[to], [%0], %2, [at];}" ::"r"(own),
+                 "r"(rank), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
 // Two barriers, and the parities of phases of theirs that are waited for.
 struct two_phases {
     uint32_t barrier[2], parity[2];
@@ -255,6 +267,20 @@ DEVICE void cluster_send_2(float *own, uint32_t rank, float2 two, uint32_t barri
                  "{%3, %4}, [at];}" ::"r"((uint32_t)__cvta_generic_to_shared(own)),
                  "r"(rank), "r"(barrier), "f"(two.x), "f"(two.y)
                  : "memory");
+#endif
+}
+
+// One number, the same way: its 4 bytes count.
+DEVICE void cluster_send_1(float *own, uint32_t rank, float one, uint32_t barrier)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile(
+        "{.reg .u32 to, at;\n"
+        "mapa.shared::cluster.u32 to, %0, %1; mapa.shared::cluster.u32 at, %2, %1;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [to], %3, [at];}" ::"r"(
+            (uint32_t)__cvta_generic_to_shared(own)),
+        "r"(rank), "r"(barrier), "f"(one)
+        : "memory");
 #endif
 }
 

@@ -98,7 +98,9 @@ static int32_t want_product(struct weft__cuda_choice *choice, const weft_linear_
         .WEFT_BATCH = shape->columns,
         .WEFT_EXACT = set->matter.exact,
         .WEFT_X_OUTSIDE = shape->x_outside,
-        .WEFT_ROUND_X = shape->columns == 1 && weft__linear_rounds_itself(set, desc->flags),
+        .WEFT_ROUND_X = shape->columns > 1 || !weft__linear_rounds_itself(set, desc->flags) ? 0
+                        : shape->launches > 1 || shape->sent                                ? 2
+                                                                                            : 1,
         .WEFT_ALIGNED = aligned,
         .WEFT_WARPS = shape->warps,
         .WEFT_TEAM = shape->team,
@@ -323,13 +325,15 @@ static int32_t add_gemm(const weft_linear_desc *desc, struct weft__cuda_choice *
         wish.units += weft__linear_slice_units(rows, WEFT__LINEAR_SLICE_UNIT);
         wish.team_units += weft__linear_slice_units(rows, WEFT__LINEAR_TEAM_UNIT);
     }
-    for (int32_t i = 0; i < set->num_shapes; i++)
-        if (set->shapes[i].sent && !plain)
-            wish.sent_columns = set->shapes[i].columns;
-        else if (set->shapes[i].sent)
-            wish.matrix.few = set->shapes[i].columns;
-        else if (set->shapes[i].split == 1)
-            wish.few_columns = set->shapes[i].columns;
+    for (int32_t i = 0; i < set->num_shapes; i++) {
+        const struct weft__linear_shape *few = &set->shapes[i];
+        if (few->sent && plain)
+            wish.matrix.few = few->columns;
+        else if (few->sent && few->columns > 1)
+            wish.sent_columns = few->columns;
+        else if (few->sent || few->split == 1)
+            wish.few_columns = few->columns;
+    }
     weft__linear_gemm_plan(desc, &wish.matrix, &launch->limits, choice, &set->gemm);
     if (!plain)
         weft__linear_slices_plan(desc, &wish, &launch->limits, choice, &set->slices);

@@ -12,18 +12,35 @@ static inline bool weft__linear_is_sent(const struct weft__linear_matter *m, int
            weft__linear_tier(limits)->sm >= 90 && !(columns == 16 && m->brain && many);
 }
 
-// The shape with `split` blocks a cluster, if they have room for X beside rings of two slots or more. Teams are what all groups take least time with, in tiles
-// and what follows a group.
+// Warps that share a group: what all groups take least time with, in tiles and what follows a group.
+static inline int32_t weft__linear_sent_team(const struct weft__linear_matter *m,
+                                             const struct weft__linear_shape *s,
+                                             const struct weft__cuda_limits *limits)
+{
+    const int64_t tile = weft__linear_tile_cols(m), all = (m->cols + tile - 1) / tile;
+    const int64_t clusters = weft__linear_blocks(s, limits, INT32_MAX) / s->split;
+    const int64_t groups = (m->groups + clusters - 1) / clusters;
+    const int64_t tiles = (all + s->split - 1) / s->split;
+    int64_t least = INT64_MAX;
+    int32_t best = s->warps;
+    for (int32_t team = s->warps; team >= 2; team /= 2) {
+        const int64_t turns = (groups * team + s->warps - 1) / s->warps;
+        const int64_t cost = turns * ((tiles + team - 1) / team + 1);
+        if (cost < least)
+            least = cost, best = team;
+    }
+    return best;
+}
+
+// The shape with `split` blocks a cluster, if they have room for X beside rings of two slots or more.
 static inline bool weft__linear_sent_shape(const struct weft__linear_matter *m, int32_t columns,
                                            int32_t split, bool as_numbers,
                                            const struct weft__cuda_limits *limits,
                                            struct weft__linear_shape *shape)
 {
-    const int64_t tile = weft__linear_tile_cols(m), all = (m->cols + tile - 1) / tile;
     for (int32_t stages = 4; stages >= 2; stages--) {
         *shape = (struct weft__linear_shape){.columns = columns,
                                              .warps = 16,
-                                             .team = 16,
                                              .stages = stages,
                                              .split = split,
                                              .blocks = 1,
@@ -32,16 +49,7 @@ static inline bool weft__linear_sent_shape(const struct weft__linear_matter *m, 
         shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
         if (!weft__linear_fits(m, shape, limits))
             continue;
-        const int64_t clusters = weft__linear_blocks(shape, limits, INT32_MAX) / split;
-        const int64_t groups = (m->groups + clusters - 1) / clusters;
-        const int64_t tiles = (all + split - 1) / split;
-        int64_t least = INT64_MAX;
-        for (int32_t team = 16; team >= 2; team /= 2) {
-            const int64_t turns = (groups * team + 15) / 16;
-            const int64_t cost = turns * ((tiles + team - 1) / team + 1);
-            if (cost < least)
-                least = cost, shape->team = team;
-        }
+        shape->team = weft__linear_sent_team(m, shape, limits);
         return true;
     }
     return false;
@@ -113,12 +121,43 @@ static inline bool weft__linear_choose_sent_packed(const struct weft__linear_mat
         least = turns * (each + 1);
         shape->team = team;
         shape->warps = warps < LEAST_WARPS ? LEAST_WARPS : (int32_t)(warps + 1) / 2 * 2;
-        shape->stages = turns * each > 2 ? 3 : 2;
+        // many short turns: few weights are asked for right behind X, and it comes sooner
+        shape->stages = each > 2 || turns == 2 ? 3 : 2;
     }
     for (; shape->stages > 0; shape->stages--) {
         shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
         if (weft__linear_fits(m, shape, limits))
             return true;
+    }
+    return false;
+}
+
+// One row of X that comes as numbers, by packed weights in rows so long that rounding X in every block would cost more than it saves: clusters of two leave no
+// SM idle, save the launch, and X is there before the ring has run dry. (Of still longer rows one sum of a warp would have too many terms.)
+static inline bool weft__linear_choose_sent_one(const struct weft__linear_matter *m,
+                                                int32_t columns,
+                                                const struct weft__cuda_limits *limits,
+                                                struct weft__linear_shape *shape)
+{
+    enum { SPLIT = 2, WARPS = 16 };
+    if (columns != 1 || m->cols < 8192 || m->cols > 32768 || m->block_elems == 1 ||
+        !weft__linear_is_simple(m) || m->experts || !m->numbers_x || m->invariant ||
+        m->grid_bytes || weft__linear_few_bits(m) || m->form != WEFT__LINEAR_FORM_best ||
+        weft__linear_tier(limits)->sm < 90)
+        return false;
+    for (int32_t stages = 4; stages >= 2; stages--) {
+        *shape = (struct weft__linear_shape){.columns = 1,
+                                             .warps = WARPS,
+                                             .stages = stages,
+                                             .split = SPLIT,
+                                             .blocks = 1,
+                                             .rounds_x = true,
+                                             .sent = true};
+        shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
+        if (!weft__linear_fits(m, shape, limits))
+            continue;
+        shape->team = weft__linear_sent_team(m, shape, limits);
+        return true;
     }
     return false;
 }

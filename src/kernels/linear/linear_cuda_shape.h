@@ -442,6 +442,7 @@ static inline bool weft__linear_choose_shape(const struct weft__linear_matter *m
                                              struct weft__linear_shape *shape)
 {
     return weft__linear_choose_twin(m, columns, limits, shape) ||
+           weft__linear_choose_sent_one(m, columns, limits, shape) ||
            weft__linear_choose_four_bits(m, columns, limits, shape) ||
            weft__linear_choose_sent(m, columns, limits, shape) ||
            weft__linear_choose_sent_packed(m, columns, limits, shape) ||

@@ -99,7 +99,7 @@ enum {
 
 // Bytes of what blocks of such a cluster send each other (linear_sent.cuh): sums of `warps` warps, twice; squares of rows of X; barriers.
 #define WEFT__LINEAR_SENT_SUMS(matrices, warps, rows, split)                                       \
-    (2 * (matrices) * (warps) * (rows)*64 + (split) * (rows)*4 + 16)
+    (2 * (matrices) * (warps) * (rows)*64 + ((split) * (rows)*4 + 15) / 16 * 16 + 16)
 
 // Bytes of `rows` rows of X of so many pairs there.
 #define WEFT__LINEAR_SOME_BYTES(format, rows, pairs)                                               \

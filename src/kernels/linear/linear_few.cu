@@ -4,7 +4,7 @@
 // Rounded X (WEFT_EXACT 0): products of 8-bit codes on tensor cores, whose int32 results start as the bits of a float, so that
 // nothing is converted and a format's offset costs nothing: linear_few_one.cuh for one row, linear_some.cuh for several.
 // Exact X: every product in f32. WEFT_ROUND_X: X comes as numbers and is rounded by every block on its way into shared
-// memory, which for one row of X that is not too long is sooner done than a launch.
+// memory, which for one row of X that is not too long is sooner done than a launch; 2: no norm precedes, and blocks of two launches share an SM.
 //
 // Function constants besides those of linear_stream.cuh: WEFT_FORMAT, WEFT_BATCH (1, 8, 16; exact: 1..4),
 // WEFT_EXACT, WEFT_TWIN (a warp takes tiles of two row blocks at a time: up to 8 rows of X, columns a constant, nothing follows), WEFT_SPREAD (copies of the

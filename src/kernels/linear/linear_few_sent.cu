@@ -8,7 +8,7 @@
 #define COLUMNS        WEFT_BATCH
 #define X_ROUNDED      0
 #define DELIVERY_EARLY 0
-#define SLOTS_BEFORE_X 0 // X is to come soon
+#define SLOTS_BEFORE_X (WEFT_BATCH == 1 ? WEFT_STAGES / 2 : 0) // of several rows X is to come soon
 #define SUMS_SENT      1
 
 #include "src/kernels/cuda/elements.cuh"
@@ -16,26 +16,37 @@
 #include "src/kernels/linear/linear_packed_tile.cuh"
 #include "src/kernels/linear/linear_stream.cuh"
 
+#if WEFT_BATCH > 1
 #define SOME_ROWS  WEFT_BATCH
 #define SOME_WHOLE (WEFT_COLS > 0)
 #define SOME_LAID  1
 #define SOME_BUSY  0
 #define SOME_PAIRS (COLUMNS == 8 ? 2 : 1) // of 96 registers
 #include "src/kernels/linear/linear_some.cuh"
+#else
+#include "src/kernels/linear/linear_few_one.cuh"
+#endif
 
 #include "src/kernels/linear/linear_few_places.cuh"
+#if WEFT_BATCH > 1
 #include "src/kernels/linear/linear_few_some.cuh"
+#endif
 
 static_assert(!TILE_GRID && !WEFT_EXACT, "codes that are numbers, or places of a table of sixteen");
 
-#define SUM_FACTOR  (1 / X_STEP)
 #define NORM_BEFORE 0
 
+enum { TILE_COLUMNS = 256 };
+
+#if WEFT_BATCH == 1
+#include "src/kernels/linear/linear_few_sent_one.cuh"
+#else
+#define SUM_FACTOR (1 / X_STEP)
+
 enum {
-    TILE_COLUMNS = 256,
+    OWN_TILES = (WEFT_COLS / TILE_COLUMNS + WEFT_SPLIT - 1) / WEFT_SPLIT,
     EIGHTS = COLUMNS / 8,
     UNIT_STEP = WEFT_WARPS / EIGHTS, // a warp takes units of 32 columns of the same eight rows
-    OWN_TILES = (WEFT_COLS / TILE_COLUMNS + WEFT_SPLIT - 1) / WEFT_SPLIT,
     OWN_UNITS = (OWN_TILES * 8 + UNIT_STEP - 1) / UNIT_STEP, // of a warp; 0: not known
     AT_ONCE = OWN_UNITS == 0  ? 1
               : OWN_UNITS < 4 ? OWN_UNITS
@@ -123,6 +134,8 @@ DEVICE void tile_multiply(const struct stream *s, const struct weft__linear_devi
 {
     tile_multiply(s, args, slot, tile, acc);
 }
+
+#endif
 
 #include "src/kernels/linear/linear_sent.cuh"
 

@@ -8,7 +8,11 @@
 #include "src/kernels/linear/linear_stream.cuh"
 #include "src/kernels/linear/linear_stream_norm.cuh"
 
-#if WEFT_ROUND_X
+#if WEFT_ROUND_X == 2
+
+#include "src/kernels/linear/linear_few_x_one.cuh"
+
+#elif WEFT_ROUND_X
 
 DEVICE void x_store(const struct stream *s, int32_t n, int32_t at, int32_t width, const float x[4])
 {

@@ -10,12 +10,14 @@
 // 8-bit integers are, for half of the shared memory. Without, scales are in the numbers that are multiplied.
 //
 //      shared memory: X (WEFT_BYTES: as linear_some.cuh has it, else [pair][row][64]) | rings, warp after warp |
-//                     2^-up / rms [row], room for what that comes of | barriers
+//                     2^-up / rms [row], room for what that comes of | barriers | WEFT_PAIR: the other block's half of X
+//
+// With WEFT_PAIR two blocks of a slice are a cluster, and each makes X of half of the rows for both.
 //
 // Grid (blocks of a slice, slices). With several slices results are sums of a slice, `slice_stride` apart, and a launch that
 // follows adds them up (linear_finish.cu).
 //
-// Function constants: WEFT_FORMAT, WEFT_BRAIN (1: bf16, 0: f16), WEFT_ROWS (16 with WEFT_BYTES, 32, 64), WEFT_BYTES, WEFT_STAGES
+// Function constants: WEFT_FORMAT, WEFT_BRAIN (1: bf16, 0: f16), WEFT_ROWS (16 with WEFT_BYTES, 32, 64), WEFT_BYTES, WEFT_PAIR (without WEFT_BYTES), WEFT_STAGES
 // (of a warp's ring), WEFT_WHOLE (1: the columns are whole tiles), WEFT_STAGED (1: sums of slices, 0: Y), WEFT_Y_DTYPE (1 f32,
 // 2 f16, 3 bf16), WEFT_SCALE_DTYPE.
 #include "src/kernels/cuda/elements.cuh"
@@ -288,6 +290,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     struct asking next = {nullptr, first_unit(warp), 0};
     struct ring ring;
     ring_begin(&args, warp, &ring);
+#if WEFT_PAIR
+    pair_begin(&args, &s);
+#endif
     let_next_start();
     if (next.unit < args.num_units)
         next.tile = tiles_of(&args, &s, next.unit);
@@ -303,4 +308,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         unit_sums(&args, &s, &ring, &next, d);
         deliver(&args, unit, d);
     }
+#if WEFT_PAIR
+    cluster_wait(); // the other block has its half of X: it comes out of this one's shared memory
+#endif
 }

@@ -3,17 +3,20 @@
 // of linear_gemm_device.h. The largest number of a row's slice comes to [2^14, 2^15) by a power of two (f16).
 //
 // A warp has eight rows, a lane four columns of each sixteen of a pair: what lanes store side by side is in banks of its own.
+// WEFT_PAIR: of a pair of columns a warp's rows go to the other block of the cluster as soon as they are there.
 #ifndef WEFT_KERNELS_LINEAR_GEMM_SLICE_X_CUH
 #define WEFT_KERNELS_LINEAR_GEMM_SLICE_X_CUH
 
 enum {
-    X_SHARES = WARPS / (WEFT_ROWS / 8),                  // warps that share eight rows
+    X_ROWS = WEFT_PAIR ? WEFT_ROWS / 2 : WEFT_ROWS,      // that the block makes
+    X_SHARES = WARPS / (X_ROWS / 8),                     // warps that share eight rows
     X_MOST = WEFT__LINEAR_SLICE_X / (X_SHARES * X_PAIR), // pairs of a warp
 };
 
 // A lane's place in X.
 struct x_place {
     int32_t n, c;       // row, word of a sixteen
+    int32_t own;        // the row among those that the block makes
     int32_t share;      // of the pairs: share, share + X_SHARES, ...
     bool there;         // is the row one of the batch?
     const uint8_t *row; // its codes from the slice on
@@ -24,7 +27,8 @@ DEVICE struct x_place x_place_of(const struct weft__linear_slice_args *args, con
 {
     const int32_t lane = (int32_t)threadIdx.x % WARP, warp = (int32_t)threadIdx.x / WARP;
     struct x_place at;
-    at.c = lane % 4, at.n = warp / X_SHARES * 8 + lane / 4, at.share = warp % X_SHARES;
+    at.c = lane % 4, at.own = warp / X_SHARES * 8 + lane / 4, at.share = warp % X_SHARES;
+    at.n = at.own + (WEFT_PAIR ? (int32_t)cluster_rank() * X_ROWS : 0);
     at.there = at.n < args->batch;
     const uint8_t *row =
         (const uint8_t *)args->x + (at.there ? at.n : 0) * weft__linear_rounded_stride(args->cols);
@@ -82,21 +86,21 @@ DEVICE float x_factor(const struct weft__linear_slice_args *args, const struct x
                       const struct x_pair pair[X_MOST])
 {
     float *inverse = shared_inverse(args), *largest = inverse + WEFT_ROWS;
-    float *squares = largest + X_SHARES * WEFT_ROWS;
+    float *squares = largest + X_SHARES * X_ROWS;
     const float sum = args->norm ? x_squares(args, at) : 0.0f;
     const bool scaled = !WEFT_BRAIN;
     const uint32_t own = scaled ? x_largest(at, pair) : 0;
     if (at->c == 0) {
-        largest[at->share * WEFT_ROWS + at->n] = bits_float(own);
-        squares[at->share * WEFT_ROWS + at->n] = sum;
+        largest[at->share * X_ROWS + at->own] = bits_float(own);
+        squares[at->share * X_ROWS + at->own] = sum;
     }
     __syncthreads();
     uint32_t top = 0;
     float total = 0;
 #pragma unroll
     for (int32_t i = 0; i < X_SHARES; i++) {
-        top = max(top, float_bits(largest[i * WEFT_ROWS + at->n]));
-        total += squares[i * WEFT_ROWS + at->n];
+        top = max(top, float_bits(largest[i * X_ROWS + at->own]));
+        total += squares[i * X_ROWS + at->own];
     }
     top = float_bits(bits_float(top) * 127.0f);
     int32_t up = !scaled || top == 0 ? 0 : 14 + 127 - (int32_t)(top >> 23);
@@ -107,16 +111,21 @@ DEVICE float x_factor(const struct weft__linear_slice_args *args, const struct x
     return bits_float((uint32_t)(127 + up) << 23);
 }
 
-// Bytes b and b + 2 of a word of codes whose signs are turned, times the scale; as they are.
-DEVICE uint32_t x_two(uint32_t word, int32_t b, float scale)
+// Bytes b and b + 2 of a word of codes whose signs are turned, times the scale; `both`: it as f16, twice. Codes stand under the exponent
+// of 1024, whose offset is subtracted exactly.
+DEVICE uint32_t x_two(uint32_t word, int32_t b, float scale, uint32_t both)
 {
     float v[2];
+    if (!WEFT_BRAIN) {
+        const uint32_t above = byte_permute(word, 0x64646464u, b ? 0x4341u : 0x4240u);
+        return mul_f16x2(sub_f16x2(above, 0x64806480u), both);
+    }
 #pragma unroll
     for (int32_t i = 0; i < 2; i++) {
         const uint32_t above = byte_permute(word, 0x4b000000u, 0x7440u | (b + 2 * i));
         v[i] = (bits_float(above) - (8388608.0f + 128.0f)) * scale;
     }
-    return WEFT_BRAIN ? floats_bf16x2(v[0], v[1]) : floats_f16x2(v[0], v[1]);
+    return floats_bf16x2(v[0], v[1]);
 }
 
 // Pair p of the slice, by all lanes.
@@ -126,9 +135,12 @@ DEVICE void x_store(const struct weft__linear_slice_args *args, const struct x_p
     const uint32_t word[4] = {pair->codes.x, pair->codes.y, pair->codes.z, pair->codes.w};
     const int32_t own = (int32_t)threadIdx.x % WARP;
     float scale[2];
+    uint32_t both[2];
 #pragma unroll
-    for (int32_t h = 0; h < 2; h++)
+    for (int32_t h = 0; h < 2; h++) {
         scale[h] = factor * bits_float(__shfl_sync(0xffffffffu, pair->word, own - at->c + 2 * h));
+        both[h] = floats_f16x2(scale[h], scale[h]);
+    }
     uint8_t *to = shared_memory() + p * X_PAIR + at->n * 128;
 #pragma unroll
     for (int32_t k = 0; k < 4; k++) {
@@ -138,9 +150,45 @@ DEVICE void x_store(const struct weft__linear_slice_args *args, const struct x_p
 #pragma unroll
         for (int32_t b = 0; b < 2; b++)
             *(uint32_t *)(to + ((2 * sixteen + b) ^ (at->n & 7)) * 16 + place * 4) =
-                x_two(word[k] ^ 0x80808080u, b, scale[h]);
+                x_two(word[k] ^ 0x80808080u, b, scale[h], both[h]);
     }
 }
+
+#if WEFT_PAIR
+// Counts what the other block of the cluster sends.
+DEVICE uint32_t pair_barrier(const struct weft__linear_slice_args *args)
+{
+    return shared_address(shared_inverse(args) + ROW_NUMBERS) + WARPS * WEFT_STAGES * 8;
+}
+
+// Before anything is sent: the barrier, and that the block is there.
+DEVICE void pair_begin(const struct weft__linear_slice_args *args, const struct slice *s)
+{
+    if (threadIdx.x == 0) {
+        barrier_init(pair_barrier(args), 1);
+        barrier_init_end();
+        barrier_expect(pair_barrier(args), (uint32_t)(X_ROWS * (s->pairs * 128 + 4)));
+    }
+    __syncwarp();
+    cluster_begun();
+}
+
+// Sends what the warp has stored.
+DEVICE void pair_send(const struct weft__linear_slice_args *args, const void *own, uint32_t bytes)
+{
+    bulk_fence();
+    __syncwarp();
+    if (elected())
+        cluster_copy(shared_address(own), cluster_rank() ^ 1, bytes, pair_barrier(args));
+}
+
+// Waits for the other half, and lets the other block end once it has been sent.
+DEVICE void pair_end(const struct weft__linear_slice_args *args)
+{
+    barrier_wait(pair_barrier(args), 0);
+    cluster_arrive();
+}
+#endif
 
 // All of the slice, by all warps; what the rings still have room for is asked for once X has been. Rows beyond the batch are zeros.
 DEVICE void x_load(const struct weft__linear_slice_args *args, const struct slice *s,
@@ -151,10 +199,24 @@ DEVICE void x_load(const struct weft__linear_slice_args *args, const struct slic
     x_ask(s, &at, pair);
     const float factor = x_factor(args, &at, pair);
     ask_all(args, s, ring, more, args->early, WEFT_STAGES);
+#if WEFT_PAIR
+    cluster_wait(); // the other block is there
+    if (at.share == 0)
+        pair_send(args, shared_inverse(args) + at.n / 8 * 8, 32);
+#endif
 #pragma unroll
-    for (int32_t k = 0; k < X_MOST; k++)
-        if (at.share + k * X_SHARES < s->pairs)
-            x_store(args, &at, at.share + k * X_SHARES, &pair[k], factor);
+    for (int32_t k = 0; k < X_MOST; k++) {
+        const int32_t p = at.share + k * X_SHARES;
+        if (p >= s->pairs)
+            break;
+        x_store(args, &at, p, &pair[k], factor);
+#if WEFT_PAIR
+        pair_send(args, shared_memory() + p * X_PAIR + at.n / 8 * 1024, 1024);
+#endif
+    }
+#if WEFT_PAIR
+    pair_end(args);
+#endif
     bulk_fence();
     __syncthreads();
 }

@@ -6,6 +6,7 @@
 #define WEFT_KERNELS_LINEAR_ROUNDING_CUH
 
 #include "src/kernels/cuda/elements.cuh"
+#include "src/kernels/cuda/instructions.cuh"
 #include "src/kernels/cuda/warp.cuh"
 
 // The sums of squares of a rounded row of `cols` columns.
@@ -51,7 +52,8 @@ DEVICE void round_group(uint8_t *row, int32_t cols, int32_t unit, int32_t lane, 
         *(uint2 *)(row + (cols + 63) / 64 * 64 + unit * 8) = make_uint2(group.scale, group.sums);
 }
 
-// Codes of four columns a word, of a group that lanes of a warp have side by side, WORDS each. The largest magnitude of the group.
+// Codes of four columns a word, of a group that lanes of a warp have side by side, WORDS each: round_code()'s, which are the last bytes of
+// what stands above 1.5 * 2^23. The largest magnitude of the group.
 template <int WORDS> DEVICE float round_words(const float *x, uint32_t (&word)[WORDS])
 {
     uint32_t top = 0;
@@ -60,9 +62,15 @@ template <int WORDS> DEVICE float round_words(const float *x, uint32_t (&word)[W
         top = max(top, float_bits(x[i]) & 0x7fffffffu);
     const float largest = bits_float(warp_max_bits(top, 8 / WORDS)), factor = round_factor(largest);
 #pragma unroll
-    for (int32_t i = 0; i < 4 * WORDS; i++)
-        word[i / 4] = (i % 4 ? word[i / 4] : 0) | ((uint32_t)round_code(x[i], factor) & 255u)
-                                                      << 8 * (i % 4);
+    for (int32_t w = 0; w < WORDS; w++) {
+        uint32_t bits[4];
+#pragma unroll
+        for (int32_t i = 0; i < 4; i++)
+            bits[i] = float_bits(__fadd_rn(__fmul_rn(x[4 * w + i], factor), 12582912.0f));
+        const uint32_t codes = byte_permute(byte_permute(bits[0], bits[1], 0x0040),
+                                            byte_permute(bits[2], bits[3], 0x0040), 0x5410);
+        word[w] = factor > 0 ? codes : 0;
+    }
     return largest;
 }
 

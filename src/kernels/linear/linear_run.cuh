@@ -15,7 +15,9 @@ enum { TILES_PER_SUM = 16 };
 // Text that a launch runs once is found cold: it is short where a launch has little else to do.
 enum { BLOCKS_AT_ONCE = WEFT_EXPERTS || ONE_ROUNDED ? 1 : GROUP_STEPS };
 
-// A row of X comes behind what the SM has asked for, so a slot of the ring is asked for after it, or behind its first loads; not
+// Blocks that lie beside those of the launch before (WEFT_ROUND_X 2) start when these have asked for X, which nothing delays so, and ask for all
+// of their ring while these multiply.
+// Else a row of X comes behind what the SM has asked for, so a slot of the ring is asked for after it, or behind its first loads; not
 // where rows are so long that the ring is what a launch waits for.
 #if defined X_WAITS || defined X_BETWEEN
 enum { ASKED_BEFORE_X = ALL_BUT_ONE };
@@ -42,7 +44,9 @@ DEVICE void settle(float total[ACCUMULATORS], float part[ACCUMULATORS])
 DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_tiles)
 {
     struct stream s;
+#ifndef X_OWN
     let_next_start();
+#endif
 #if WEFT_EXPERTS
     wait_for_previous(); // whose weights, is said by launches before
     if (!stream_share(&s, &args->experts))
@@ -60,6 +64,9 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
 #if WEFT_ROUND && WEFT_PAIR
     pair_begin();
 #endif
+#ifdef X_OWN
+    const struct x_own own = x_own_of(&s, args);
+#endif
     if (!WEFT_EXPERTS)
         wait_for_previous();
     float square[NORM_NUMBERS];
@@ -73,6 +80,11 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
     for (int32_t i = ASKED_BEFORE_X; i < WEFT_STAGES; i++)
         stream_ask(&s, args, i);
     x_take(&s, args, piece);
+#elif defined X_OWN
+    float4 of_x[X_AT_ONCE][2];
+    x_ask(&s, args, &own, warp_of_thread(), of_x);
+    let_next_start();
+    x_take(&s, args, &own, of_x);
 #else
     x_load(&s, args);
 #endif

@@ -13,8 +13,8 @@
 #include "src/kernels/linear/linear_rounding.cuh"
 #include "src/kernels/linear/linear_stream_norm.cuh"
 
-static_assert(COLUMNS % 8 == 0 && !X_ROUNDED && WEFT_SPLIT > 1 && !WEFT_ROUND && !WEFT_EXPERTS &&
-                  !WEFT_TWIN,
+static_assert((COLUMNS % 8 == 0 || COLUMNS == 1) && COLUMNS * WEFT_WARPS % 4 == 0 && !X_ROUNDED &&
+                  WEFT_SPLIT > 1 && !WEFT_ROUND && !WEFT_EXPERTS && !WEFT_TWIN,
               "sums that are sent");
 
 // Where a block has what is sent to it: two turns' sums, [matrix][team][sender][row of W][row of X] | squares of rows of X, of the blocks | barriers of two
@@ -26,7 +26,8 @@ enum {
     MATRIX_NUMBERS = TEAMS * SENDERS * SENT,
     TURN_NUMBERS = MATRICES * MATRIX_NUMBERS,
     SQUARES_AT = 2 * TURN_NUMBERS,
-    BARRIERS_AT = SQUARES_AT + WEFT_SPLIT * COLUMNS,
+    BARRIERS_AT = SQUARES_AT + (WEFT_SPLIT * COLUMNS + 3) / 4 * 4,
+    LANE_SUMS = COLUMNS == 1 ? 2 : COLUMNS / 2,
 };
 static_assert((BARRIERS_AT + 4) * 4 == SUMS_BYTES, "room for what is sent");
 
@@ -62,9 +63,10 @@ DEVICE void turns_begin(const struct weft__linear_device_args *args)
 // Squares of the block's columns, by warps in norm_parts(), go to all; after a barrier since x_load().
 DEVICE void squares_send(const struct weft__linear_device_args *args)
 {
+#if NORM_BEFORE
     const int32_t n = (int32_t)threadIdx.x % (COLUMNS / 2) * 2;
     const int32_t to = (int32_t)threadIdx.x / (COLUMNS / 2);
-    if (!NORM_BEFORE || !args->norm || to >= WEFT_SPLIT)
+    if (!args->norm || to >= WEFT_SPLIT)
         return;
     float2 total = make_float2(0, 0);
     for (int32_t warp = n / 8; warp < WEFT_WARPS; warp += COLUMNS / 8) { // that had the row
@@ -73,6 +75,9 @@ DEVICE void squares_send(const struct weft__linear_device_args *args)
     }
     cluster_send_2(shared_sums() + SQUARES_AT + cluster_rank() * COLUMNS + n, (uint32_t)to, total,
                    turn_barrier(0));
+#else
+    (void)args;
+#endif
 }
 
 DEVICE float row_rms(const struct weft__linear_device_args *args, int32_t n)
@@ -85,17 +90,26 @@ DEVICE float row_rms(const struct weft__linear_device_args *args, int32_t n)
 }
 
 DEVICE void sums_send(const struct stream *s, int32_t turn, int32_t matrix,
-                      const float acc[COLUMNS / 2])
+                      const float acc[LANE_SUMS])
 {
     const int32_t sender = (int32_t)cluster_rank() * WEFT_TEAM + s->warp;
-    float *at = turn_numbers(turn) + matrix * MATRIX_NUMBERS +
-                (team_of_thread() * SENDERS + sender) * SENT + s->lane % 4 * 2;
+    float *to =
+        turn_numbers(turn) + matrix * MATRIX_NUMBERS + (team_of_thread() * SENDERS + sender) * SENT;
+#if COLUMNS == 1 // rows r and r + 8, of which four lanes have parts
+    const float top = warp_sum(acc[0], 4), bottom = warp_sum(acc[1], 4);
+    const int32_t row = s->lane / 4 + s->lane % 4 * 8;
+    if (row < 16)
+        cluster_send_1(to + row % OWN_ROWS, (uint32_t)(row / OWN_ROWS), row < 8 ? top : bottom,
+                       turn_barrier(turn));
+#else
+    float *at = to + s->lane % 4 * 2;
 #pragma unroll
     for (int32_t k = 0; k < COLUMNS / 4; k++) {
         const int32_t row = s->lane / 4 + k % 2 * 8;
         cluster_send_2(at + row % OWN_ROWS * COLUMNS + k / 2 * 8, (uint32_t)(row / OWN_ROWS),
                        make_float2(acc[2 * k], acc[2 * k + 1]), turn_barrier(turn));
     }
+#endif
 }
 
 // A thread has a result of every so many.
@@ -164,7 +178,7 @@ DEVICE void sent_run(const struct weft__linear_device_args *args, int32_t row_ti
     // the last pass only delivers: what follows a turn is there once
 #pragma unroll 1
     for (int32_t turn = 0, matrix = 0;;) {
-        float acc[COLUMNS / 2] = {0};
+        float acc[LANE_SUMS] = {0};
         if (group < args->num_groups) {
             for (int32_t tile = (s.warp - base) & (WEFT_TEAM - 1); tile < s.tiles;
                  tile += WEFT_TEAM) {

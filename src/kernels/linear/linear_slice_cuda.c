@@ -10,6 +10,7 @@
     X(WEFT_BRAIN)                                                                                  \
     X(WEFT_BYTES)                                                                                  \
     X(WEFT_ROWS)                                                                                   \
+    X(WEFT_PAIR)                                                                                   \
     X(WEFT_STAGES) X(WEFT_WHOLE) X(WEFT_STAGED) X(WEFT_Y_DTYPE) X(WEFT_SCALE_DTYPE)
 WEFT__CUDA_CONSTANTS(linear_slice, CONSTANTS)
 
@@ -37,10 +38,10 @@ enum {
 };
 
 static int64_t clocks(const struct weft__linear_slice_wish *wish, int32_t rows, int32_t slices,
-                      int32_t tiles, int32_t num_sms)
+                      int32_t tiles, int32_t blocks)
 {
     const int64_t units = wish->units;
-    const int64_t each = weft__ceil_div(units, num_sms / slices); // units of a block
+    const int64_t each = weft__ceil_div(units, blocks); // units of a block
     const int64_t alone = weft__ceil_div(each, 4) * ALONE_CLOCKS, all = each * TILE_CLOCKS;
     const int64_t sums = slices > 1 ? 8 * slices * units * WEFT__LINEAR_SLICE_UNIT * rows : 0;
     return tiles * (alone > all ? alone : all) + tiles * 256 * rows / X_NUMBERS + sums / SUM_BYTES +
@@ -92,8 +93,10 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
         const int64_t x =
             bytes ? WEFT__LINEAR_SOME_BYTES(wish->matrix.format, rows, (int64_t)tiles * 4)
                   : numbers;
-        const int64_t around = x + rows * 4 + WEFT__LINEAR_SLICE_ROOM * 4;
-        const int64_t time = clocks(wish, rows, slices, tiles, limits->num_sms);
+        const bool pair = !bytes && limits->num_sms / slices >= 2;
+        const int64_t around = x + rows * 4 + WEFT__LINEAR_SLICE_ROOM * 4 + (pair ? 8 : 0);
+        const int64_t time = clocks(wish, rows, slices, tiles,
+                                    weft__linear_slice_blocks(limits->num_sms, slices, pair));
         if (around + LEAST_STAGES * ring > room || time >= least ||
             (!bytes && numbers > WEFT__LINEAR_SLICE_X))
             continue;
@@ -104,7 +107,8 @@ static bool choose(const weft_linear_desc *desc, const struct weft__linear_slice
                                                   .slices = slices,
                                                   .slice_tiles = tiles,
                                                   .unit = WEFT__LINEAR_SLICE_UNIT,
-                                                  .warps = WEFT__LINEAR_SLICE_WARPS};
+                                                  .warps = WEFT__LINEAR_SLICE_WARPS,
+                                                  .pair = pair};
         best->shared_bytes = (int32_t)around + best->stages * ring;
         least = time;
     }
@@ -219,6 +223,7 @@ void weft__linear_slices_plan(const weft_linear_desc *desc,
             .WEFT_BRAIN = format == WEFT_MXFP4 && !has_bytes(shape.rows),
             .WEFT_BYTES = has_bytes(shape.rows),
             .WEFT_ROWS = shape.rows,
+            .WEFT_PAIR = shape.pair,
             .WEFT_STAGES = shape.stages,
             .WEFT_WHOLE = desc->cols % WEFT__LINEAR_TILE_COLS == 0,
             .WEFT_STAGED = leaves,

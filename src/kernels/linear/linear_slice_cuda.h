@@ -28,9 +28,16 @@ struct weft__linear_slice_shape {
     int32_t unit;        // rows of W that somebody takes at a time
     int32_t warps;       // of a block
     int32_t team;        // warps of a team (linear_gemm_team.cu), or 0 (linear_gemm_slice.cu)
+    bool pair;           // clusters of two blocks of a slice, which make X for each other
     int32_t shared_bytes;
     int32_t kernel; // of the plan's
 };
+
+// Blocks of a slice, at most.
+static inline int32_t weft__linear_slice_blocks(int32_t num_sms, int32_t slices, bool pair)
+{
+    return pair ? num_sms / slices / 2 * 2 : num_sms / slices;
+}
 
 // The kernels of a set for some rows of X.
 struct weft__linear_slices {

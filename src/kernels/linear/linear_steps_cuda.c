@@ -268,12 +268,14 @@ static void add_slices(struct weft__linear_run *run, const struct weft__linear_s
     }
     if (device.num_parts == 0)
         return;
-    const int32_t most = launch->limits.num_sms / shape->slices;
+    const int32_t most =
+        weft__linear_slice_blocks(launch->limits.num_sms, shape->slices, shape->pair);
+    const int32_t blocks = shape->pair ? (device.num_units + 1) / 2 * 2 : device.num_units;
     struct weft__cuda_step *step = weft__cuda_step(
-        &run->steps[run->count++], shape->kernel,
-        (uint32_t)(device.num_units < most ? device.num_units : most), (uint32_t)shape->slices,
-        (uint32_t)shape->warps * 32, &device, sizeof device);
+        &run->steps[run->count++], shape->kernel, (uint32_t)(blocks < most ? blocks : most),
+        (uint32_t)shape->slices, (uint32_t)shape->warps * 32, &device, sizeof device);
     step->shared_bytes = (uint32_t)shape->shared_bytes;
+    step->cluster = shape->pair ? 2 : 0;
     step->overlap = 1;
     if (staging && !follows)
         weft__linear_add_finish_of(run, parts, device.num_parts);

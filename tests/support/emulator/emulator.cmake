@@ -42,6 +42,8 @@ if(TARGET weft-check)
   weft_add_emulated(linear_sent_packed weft-check --backend cuda --seed 304 --variant linear_q4_0_q8_sm80 --cases 1)
   weft_add_emulated(linear_sent_packed_more weft-check --backend cuda --seed 330 --variant linear_q4_0_q8_sm80 --cases 1)
   weft_add_emulated(attention_wgmma ${check} --variant attention_bf16_sm90a --cases 3)
+  # A token's new key, attention and merging in one launch of clusters.
+  weft_add_emulated(attention_token weft-check --backend cuda --seed 22 --variant attention_f16_sm80 --cases 1 --lengths 2)
   # A key with nearly all the weight, followed by many that are less than half a unit of it; and a first score of -6e9, which leaves
   # a step to the next no bits.
   weft_add_emulated(attention_beside_one ${replay} --variant attention_standard_f16_sm80 --seed 77040000 --problem 245)
@@ -65,6 +67,7 @@ if(TARGET weft_standin)
   weft_add_emulated(cascade test_cuda_emulated_cascade)
   weft_add_emulated(longest LONG test_cuda_emulated_longest)
   weft_add_emulated(window test_cuda_emulated_window)
+  weft_add_emulated(bias test_cuda_emulated_bias)
   weft_add_emulated(attention_device LONG test_kernels_attention_device)
   weft_add_emulated(attention_switches LONG test_kernels_attention_switches)
   foreach(name attention_device attention_switches)

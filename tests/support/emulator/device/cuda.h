@@ -122,6 +122,10 @@ static inline int32_t __float_as_int(float value)
 {
     return emulated_bits<int32_t>(value);
 }
+static inline float __fdividef(float a, float b)
+{
+    return a / b;
+}
 static inline int32_t __popc(uint32_t bits)
 {
     return __builtin_popcount(bits);

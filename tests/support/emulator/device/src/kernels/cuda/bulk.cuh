@@ -90,6 +90,12 @@ DEVICE void copy_bulk_as(uint32_t to_shared, const void *from, uint32_t bytes, u
     copy_bulk(to_shared, from, bytes, barrier);
 }
 
+DEVICE void cluster_copy(uint32_t own, uint32_t rank, uint32_t bytes, uint32_t barrier)
+{
+    copy_bulk(emulated->of_block(own, rank), emulated->shared_pointer(own), bytes,
+              emulated->of_block(barrier, rank));
+}
+
 struct two_phases {
     uint32_t barrier[2], parity[2];
 };
@@ -201,19 +207,30 @@ static void emulated_send(const struct emulated_copy *copy)
     emulated->mbarrier_landed(copy->barrier, copy->bytes);
 }
 
-DEVICE void cluster_send_2(float *own, uint32_t rank, float2 two, uint32_t barrier)
+DEVICE void emulated_send_some(float *own, uint32_t rank, const void *numbers, int bytes,
+                               uint32_t barrier)
 {
     const uint32_t to = emulated->of_block(emulated->shared_address(own), rank);
     struct emulated_copy copy = {emulated_send,
                                  to,
                                  emulated->of_block(barrier, rank),
-                                 8,
+                                 bytes,
                                  (uint64_t)emulated->shared_pointer(to),
                                  {0}};
-    if (to % 8)
+    if (to % (uint32_t)bytes)
         emulated->fail("numbers sent to a place that is not aligned");
-    memcpy(copy.place, &two, 8);
+    memcpy(copy.place, numbers, (size_t)bytes);
     emulated->engine(&copy);
+}
+
+DEVICE void cluster_send_1(float *own, uint32_t rank, float one, uint32_t barrier)
+{
+    emulated_send_some(own, rank, &one, 4, barrier);
+}
+
+DEVICE void cluster_send_2(float *own, uint32_t rank, float2 two, uint32_t barrier)
+{
+    emulated_send_some(own, rank, &two, 8, barrier);
 }
 
 DEVICE void barrier_arrive_at(uint32_t barrier, uint32_t rank)
