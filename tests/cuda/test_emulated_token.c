@@ -105,6 +105,17 @@ static int launches_of(const char *function)
     return found;
 }
 
+// Is the matrix of logits left to a launch of its own, behind that of the layers? It is of plain weights, and where that launch rounds X
+// itself: of short rows.
+static bool logits_are_apart(void)
+{
+    bool apart = false;
+    for (int i = 0; i + 1 < standin->num_launches; i++)
+        apart |= strcmp(standin->launches[i].function, "weft_token") == 0 &&
+                 strncmp(standin->launches[i + 1].function, "weft_linear", 11) == 0;
+    return apart;
+}
+
 static void case_same(void)
 {
     static struct said graph[TEXTS], persistent[TEXTS];
@@ -128,6 +139,11 @@ static void case_same(void)
         const int tokens = trial->texts * (STEPS + trial->chains * CHAIN) + 1;
         CHECK(launches_of("weft_token") == (i ? tokens : 0));
         CHECK(launches_of("weft_attention_token") == (i ? 0 : trial->layers * tokens));
+        const bool inside =
+            i && strcmp(trial->shape, "emulated-wide") == 0 && format[strlen(format) - 2] != '1';
+        CHECK(logits_are_apart() == (i && !inside));
+        CHECK(launches_of("weft_sample_best") ==
+              (inside ? 0 : trial->texts * trial->chains * CHAIN));
         engine_worker_close(worker);
     }
     for (int32_t t = 0; t < TEXTS; t++) {

@@ -11,15 +11,17 @@
 #include <string.h>
 
 #include "src/kernels/linear/linear_device.h"
+#include "src/kernels/sample/sample_device.h"
 #include "src/kernels/token/token_kernel.h"
 
 enum { LAYERS = 3, BEFORE = 2, PER_LAYER = 5, COUNT = BEFORE + PER_LAYER * LAYERS, BEHIND = 1 };
 enum { EMBED = 2048, WIDE = 2304, Q_HEADS = 32, KV_HEADS = 4, HEAD_DIM = 64 };
 
-static const char *const names[] = {
-    "WEFT_FORMAT", "WEFT_TEAM",    "WEFT_BATCH",   "WEFT_SPLIT",    "WEFT_GATE",  "WEFT_ROUND",
-    "WEFT_PAIR",   "WEFT_Y_DTYPE", "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES", "WEFT_PAGE",
-    "WEFT_SPLITS", "WEFT_X_DTYPE", "WEFT_ALIGNED", "WEFT_WARPS",    "WEFT_APART"};
+static const char *const names[] = {"WEFT_FORMAT",  "WEFT_TEAM",     "WEFT_BATCH",   "WEFT_SPLIT",
+                                    "WEFT_GATE",    "WEFT_ROUND",    "WEFT_PAIR",    "WEFT_Y_DTYPE",
+                                    "WEFT_ROUNDED", "WEFT_HEAD_DIM", "WEFT_BOXES",   "WEFT_PAGE",
+                                    "WEFT_SPLITS",  "WEFT_X_DTYPE",  "WEFT_ALIGNED", "WEFT_WARPS",
+                                    "WEFT_APART",   "WEFT_TWIN",     "X_DTYPE"};
 enum {
     FORMAT,
     TEAM,
@@ -38,6 +40,8 @@ enum {
     ALIGNED,
     WARPS,
     APART,
+    TWIN,
+    LOGITS_DTYPE,
     NAMES
 };
 
@@ -371,12 +375,17 @@ static void with_first(void)
     seen[1].round = &of_stream;
 }
 
-static int32_t begins(void)
+static int32_t constant(const char *name)
 {
     for (int32_t i = 0; i < plan.kernel.num_constants; i++)
-        if (strcmp(plan.kernel.names[i], "WEFT_BEGINS") == 0)
+        if (strcmp(plan.kernel.names[i], name) == 0)
             return plan.kernel.values[i];
     return -1;
+}
+
+static int32_t begins(void)
+{
+    return constant("WEFT_BEGINS");
 }
 
 // The first Q, K, V whose X a launch before rounds.
@@ -426,6 +435,119 @@ static void others_are_left_before(void **state)
     STAYS(seen[1].more_kernel = &kernels[MORE_V]; seen[1].more_args = &values[0]);
 }
 
+enum { BEHIND_LAYERS = BEFORE + PER_LAYER * LAYERS - 1, VOCAB = 4096 };
+
+static struct weft__linear_device_args output;
+static struct weft__linear_round_args output_round;
+static struct weft__cuda_kernel output_kernel, best_kernel, sample_kernel;
+static struct weft__sample_device_args sample;
+
+// The matrix of logits behind the layers, whose X a launch rounds, and the choice of one token.
+static void with_logits(void)
+{
+    make(NULL);
+    output_kernel = kernels[QKV];
+    output = matrix(1, VOCAB, EMBED);
+    output.x = AT(28), output.norm = 1, output.norm_eps = 1e-6f, output.part[0].y = AT(32);
+    output_round = of_stream, output_round.rounded = AT(28);
+    seen[BEHIND_LAYERS] = (struct weft__token_seen){
+        .kernel = &output_kernel, .args = &output, .round = &output_round};
+    best_kernel = kernels[QKV], sample_kernel = kernels[QKV];
+    best_kernel.function = "weft_sample_best", sample_kernel.function = "weft_sample";
+    best_kernel.values[LOGITS_DTYPE] = WEFT_F32;
+    sample = (struct weft__sample_device_args){.logits = AT(32), .vocab = VOCAB, .best = AT(40)};
+    seen[BEHIND_LAYERS + 1] = (struct weft__token_seen){.kernel = &best_kernel,
+                                                        .args = &sample,
+                                                        .more_kernel = &sample_kernel,
+                                                        .more_args = &sample,
+                                                        .grid_y = 1};
+}
+
+static void logits_are_taken(void **state)
+{
+    (void)state;
+    with_logits();
+    assert_true(found());
+    assert_true(plan.ends && plan.finds);
+    assert_int_equal(plan.count, PER_LAYER * LAYERS);
+    assert_int_equal(constant("WEFT_LOGITS"), VOCAB);
+    assert_ptr_equal(plan.args.output, AT(1000));
+    assert_ptr_equal(plan.args.logits, AT(32));
+    assert_ptr_equal(plan.args.best, AT(40));
+    assert_ptr_equal(plan.layers[LAYERS - 1].next_norm, of_stream.weight);
+    assert_int_equal(plan.args.second_v[0], 0);
+    with_logits();
+    with_values_alone(); // of the format of these
+    output_kernel.values[FORMAT] = 50;
+    assert_true(found() && plan.ends);
+    assert_int_equal(plan.args.second_v[0], 6);
+    assert_int_equal(constant("WEFT_LOGITS_SECOND"), 1);
+    with_logits();
+    kernels[DOWN].values[FORMAT] = output_kernel.values[FORMAT] = 50; // V is not
+    assert_true(found() && plan.ends);
+    assert_int_equal(constant("WEFT_EVEN") >> 7 & 1, 1);
+}
+
+// Each of these leaves the logits a launch of their own.
+static void other_logits_are_left(void **state)
+{
+    (void)state;
+#define APART_STAY(change)                                                                         \
+    do {                                                                                           \
+        with_logits();                                                                             \
+        change;                                                                                    \
+        assert_true(found());                                                                      \
+        assert_false(plan.ends || plan.finds);                                                     \
+        assert_int_equal(plan.count, PER_LAYER *LAYERS - 1);                                       \
+        assert_int_equal(constant("WEFT_LOGITS"), 0);                                              \
+        assert_null(plan.args.best);                                                               \
+    } while (0)
+    APART_STAY(seen[BEHIND_LAYERS].round = NULL);
+    APART_STAY(output_round.x = AT(44));
+    APART_STAY(output_round.weight_plus = 1);
+    APART_STAY(output.x = AT(44));
+    APART_STAY(output.norm = 0);
+    APART_STAY(output.norm_eps = 1e-5f);
+    APART_STAY(output.residual = AT(16));
+    APART_STAY(output.part[0].bias = AT(0));
+    APART_STAY(output.part[0].alpha = 2);
+    APART_STAY(output.part[0].rows = VOCAB + 16);
+    APART_STAY(output.cols = output_round.cols = WIDE);
+    APART_STAY(output_kernel.values[FORMAT] = 50); // layers have no second format
+    APART_STAY(output_kernel.values[TEAM] = 4);
+    APART_STAY(output_kernel.values[TWIN] = 1);
+    APART_STAY(output_kernel.values[ROUND] = 1);
+    APART_STAY(output_kernel.values[GATE] = 1);
+    APART_STAY(output_kernel.values[BATCH] = 8);
+    APART_STAY(output_kernel.function = "weft_linear_rows");
+}
+
+// Each of these leaves the choice its first launch.
+static void other_choices_are_left(void **state)
+{
+    (void)state;
+#define CHOICE_STAYS(change)                                                                       \
+    do {                                                                                           \
+        with_logits();                                                                             \
+        change;                                                                                    \
+        assert_true(found());                                                                      \
+        assert_true(plan.ends && !plan.finds);                                                     \
+        assert_null(plan.args.best);                                                               \
+    } while (0)
+    CHOICE_STAYS(seen[BEHIND_LAYERS + 1].kernel = NULL);
+    CHOICE_STAYS(seen[BEHIND_LAYERS + 1].grid_y = 2);
+    CHOICE_STAYS(best_kernel.values[LOGITS_DTYPE] = WEFT_F16);
+    CHOICE_STAYS(sample.logits = AT(44));
+    CHOICE_STAYS(sample.vocab = VOCAB - 1);
+    struct weft__cuda_limits limits = h200;
+    limits.num_sms = WEFT__SAMPLE_PARTS + 1;
+    with_logits();
+    for (int l = 0; l < LAYERS; l++)
+        linear[l][UP].part[0].rows = linear[l][UP].part[1].rows = linear[l][DOWN].cols = 4608;
+    assert_true(weft__token_find(seen, COUNT + BEHIND, &limits, &plan));
+    assert_true(plan.ends && !plan.finds);
+}
+
 // Sums whose order the launches before have: of even and odd tiles apart, or not; the last down has an order of
 // its own.
 static void orders_of_sums_are_kept(void **state)
@@ -468,6 +590,9 @@ int main(void)
         cmocka_unit_test_setup(orders_of_sums_are_kept, make),
         cmocka_unit_test(the_first_are_taken),
         cmocka_unit_test(others_are_left_before),
+        cmocka_unit_test(logits_are_taken),
+        cmocka_unit_test(other_logits_are_left),
+        cmocka_unit_test(other_choices_are_left),
         cmocka_unit_test(it_is_chosen_where_it_was_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,6 +102,7 @@ static bool see(const struct weft__step *step, struct weft__cuda_step launch[MOS
         seen->kernel = weft__cuda_kernel_of(step->plan, launch->kernel);
         seen->args = launch->args;
         seen->matrices = launch->matrices;
+        seen->grid_y = launch->grid[1];
     }
     if (count == 2) {
         seen->more_kernel = weft__cuda_kernel_of(step->plan, launch[1].kernel);
@@ -225,6 +226,8 @@ weft_status weft__cuda_token_submit(weft_context *context, struct weft__cuda_tok
             status = weft__cuda_launch(context, token->pipeline, &step, stream);
         else if (plan->begins && i == plan->first - 1) // what rounds X
             status = weft__cuda_submit_part(own->plan, own->args, 0, 1, stream);
+        else if (plan->finds && i == plan->first + plan->count) // but for the largest logits
+            status = weft__cuda_submit_part(own->plan, own->args, 1, WEFT__CUDA_MAX_STEPS, stream);
         else
             status = submit(program, own);
         if (status != WEFT_OK) {

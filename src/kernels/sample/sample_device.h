@@ -18,7 +18,8 @@ struct weft__sample_device_params {
 };
 
 enum {
-    WEFT__SAMPLE_PARTS = 128, // blocks that look for a row's largest logit
+    WEFT__SAMPLE_PARTS =
+        144, // blocks that look for a row's largest logit, or SMs (src/kernels/token/)
     WEFT__SAMPLE_INLINE = 24, // rows whose parameters travel with a launch
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // All layers of a dense model for one token of one sequence as one launch: from the first layer's queries, key and value to what
-// the last layer leaves. A block an SM, all there at once, each with its part of every matrix; what they hand one another goes
+// the last layer leaves, or to the logits. A block an SM, all there at once, each with its part of every matrix; what they hand one another goes
 // through L2 as words that say by themselves that they are there.
 //
 //      asks        weights and keys in the order of their use --> ring --> multiply, attend
@@ -97,6 +97,9 @@ DEVICE float *shared_state(int32_t warp, int32_t row, int32_t rows)
 #include "src/kernels/token/token_attend.cuh"
 #include "src/kernels/token/token_deliver.cuh"
 #include "src/kernels/token/token_multiply.cuh"
+#if WEFT_LOGITS
+#include "src/kernels/token/token_logits.cuh"
+#endif
 
 static_assert(WEFT__TOKEN_KEYS_FIT(SLOT, HEAD), "a tile of keys and values has a slot");
 static_assert(DEPTH >= TEAMS + FLIGHT && DEPTH <= WEFT__TOKEN_MOST_SLOTS,
@@ -126,6 +129,7 @@ DEVICE void block_begin()
     if (i == 0) {
         barriers_begin();
         s->again = 0;
+        s->ends = INT32_MAX;
         s->attends = item >= 0;
         s->split = max(item, 0) % WEFT_SPLITS;
     }
@@ -172,15 +176,27 @@ extern "C" __global__ void __launch_bounds__(WEFT__TOKEN_THREADS, 1)
     }
     registers_give<64>();
     if (warp == MULTIPLIERS) {
-        deliver_all(&args, lane);
+        struct delivery d = {0, 0};
+        deliver_all(&args, &d, lane);
+#if WEFT_LOGITS
+        logits_deliver(&args, &d, lane);
+#endif
         if (blockIdx.x == 0 && lane == 0)
             *args.launches =
                 shared_rest()->launch + 1; // everybody has read it: there are results of all
     } else if (warp == MULTIPLIERS + 1) {
-        if (LOOKS_AHEAD ? elected() : lane == 0)
-            ask_all(&args);
+        if (LOOKS_AHEAD ? elected() : lane == 0) {
+            struct asker a = asker_make();
+            ask_all(&args, &a);
+#if WEFT_LOGITS
+            logits_ask(&args, &a);
+#endif
+        }
     } else if (warp == MULTIPLIERS + 2) {
         heads_deliver_all(&args, lane);
+#if WEFT_LOGITS
+        part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE); // the other warp delivers logits
+#endif
     } else {
         text_begin(&args, lane);
     }

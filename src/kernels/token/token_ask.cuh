@@ -291,10 +291,9 @@ DEVICE void norms_ask(const struct weft__token_layer *layer)
 #endif
 
 // By one lane.
-DEVICE void ask_all(const struct weft__token_args *args)
+DEVICE void ask_all(const struct weft__token_args *args, struct asker *a)
 {
     const struct shared *s = shared_rest();
-    struct asker a = asker_make();
 #if !PLAIN
     struct weft__token_layer layer = args->layers[0];
 #endif
@@ -315,19 +314,19 @@ DEVICE void ask_all(const struct weft__token_args *args)
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].k_map);
         prefetch_map(args->layers[min(l + 1, args->num_layers - 1)].v_map);
         if (WEFT_BEGINS || l > 0)
-            matrix_ask(&a, now, QKV, is_second(args, QKV, l), false);
+            matrix_ask(a, now, QKV, is_second(args, QKV, l), false);
         if (WEFT_BEGINS && l == 0 && s->attends)
             text_wait();
         if (s->attends)
-            keys_ask(&a, args->layers + l, !WEFT_BEGINS || l > 0 ? page : page_of(&s->place, 0));
+            keys_ask(a, args->layers + l, !WEFT_BEGINS || l > 0 ? page : page_of(&s->place, 0));
 #if PLAIN // a text of each: what they have of rows is constant
-        matrix_ask(&a, now, O, false, false);
-        matrix_ask(&a, now, UP, false, false);
-        matrix_ask(&a, now, DOWN, false, false);
+        matrix_ask(a, now, O, false, false);
+        matrix_ask(a, now, UP, false, false);
+        matrix_ask(a, now, DOWN, false, false);
 #else
 #pragma unroll 1
         for (int32_t kind = O; kind < KINDS; kind++)
-            matrix_ask(&a, now, kind, is_second(args, kind, l), l + 1 == args->num_layers);
+            matrix_ask(a, now, kind, is_second(args, kind, l), l + 1 == args->num_layers);
         layer = next;
 #endif
     }

@@ -23,6 +23,8 @@
     X(WEFT_SPLITS)                                                                                 \
     X(WEFT_TOKEN_GATE)                                                                             \
     X(WEFT_BEGINS)                                                                                 \
+    X(WEFT_LOGITS)                                                                                 \
+    X(WEFT_LOGITS_SECOND)                                                                          \
     X(WEFT_SLOTS)                                                                                  \
     X(WEFT_FIRST)                                                                                  \
     X(WEFT_SECOND)                                                                                 \
@@ -48,7 +50,7 @@ static int64_t words_bytes(const struct weft__token_constants *c, int64_t at[WEF
         [WEFT__TOKEN_ROW_down] = c->WEFT_WIDE / 32 * unit,
         [WEFT__TOKEN_ROWS] = attended / 32 * c->WEFT_SPLITS * (32 + 2) * 8,
         [WEFT__TOKEN_ROWS + 1] = (int64_t)c->WEFT_WIDE * 8,
-        [WEFT__TOKEN_ROWS + 2] = (WEFT__TOKEN_ROWS + 1) * WEFT__TOKEN_COUNTER_BYTES};
+        [WEFT__TOKEN_ROWS + 2] = (WEFT__TOKEN_ROWS + 2) * WEFT__TOKEN_COUNTER_BYTES};
     int64_t sum = 0;
     for (int32_t i = 0; i < WEFT__TOKEN_ROWS + 3; i++) {
         at[i] = sum;
@@ -273,6 +275,8 @@ void weft__token_sample(weft_dtype format, weft_dtype second, int32_t even,
                                               .WEFT_SECOND = (int32_t)second,
                                               .WEFT_EIGHTS = (second != 0) << SECOND_DOWN,
                                               .WEFT_BEGINS = !WEFT__TOKEN_PLAIN(format),
+                                              .WEFT_LOGITS = WEFT__TOKEN_PLAIN(format) ? 0 : 128256,
+                                              .WEFT_LOGITS_SECOND = second != 0,
                                               .WEFT_EVEN = even};
     constants.WEFT_SLOTS = ring_of(&constants, H200_BYTES).slots;
     kernel_of(&constants, kernel);
@@ -292,6 +296,15 @@ bool weft__token_find(const struct weft__token_seen *seen, int32_t count,
         return false;
     int64_t at[WEFT__TOKEN_ROWS + 3];
     constants.WEFT_BEGINS = plan->begins;
+    if (plan->first + plan->count < count)
+        weft__token_take_logits(first + plan->count, constants.WEFT_EMBED, constants.WEFT_SECOND,
+                                plan);
+    if (plan->ends && plan->first + plan->count < count)
+        weft__token_take_choice(first + plan->count, limits, plan);
+    constants.WEFT_LOGITS = plan->rows;
+    constants.WEFT_LOGITS_SECOND = plan->rows_second;
+    if (plan->rows_second)
+        constants.WEFT_EVEN |= 1 << SECOND_V;
     plan->words_bytes = words_bytes(&constants, at);
     kernel_of(&constants, &plan->kernel);
     return true;

@@ -206,9 +206,10 @@ DEVICE void pieces_merge(const struct weft__token_args *args, uint32_t turn, int
 
 #if PLAIN
 
-// O or down, added to the stream; `to_row` none: the launch ends with these. Both halves of the warp have the unit's results.
+// O or down, added to the stream; last: the launch ends with these. Both halves of the warp have the unit's results.
 DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery *d, int32_t kind,
-                           bool, const float *, int32_t to_row, uint32_t turn, int32_t lane)
+                           bool, const float *, int32_t to_row, bool last, uint32_t turn,
+                           int32_t lane)
 {
     struct shared *s = shared_rest();
     const int32_t *share = s->share[kind];
@@ -219,7 +220,7 @@ DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery 
         __syncwarp();
         if (lane < 16)
             *own = out;
-        if (to_row >= 0)
+        if (!last)
             numbers_send(args, to_row, u, 1, lane, out, turn);
         else if (lane < 16)
             args->result[u * 16 + lane] = out;
@@ -241,9 +242,9 @@ DEVICE void gated_deliver(const struct weft__token_args *args, struct delivery *
 
 #else
 
-// O or down, added to the stream, for the norm behind it; `row` NULL rows: the launch ends with these.
+// O or down, added to the stream, for the norm behind it. last: what the last layer leaves, for which there is a norm where logits follow.
 DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery *d, int32_t kind,
-                           bool second, const float *norm, int32_t to_row, uint32_t turn,
+                           bool second, const float *norm, int32_t to_row, bool last, uint32_t turn,
                            int32_t lane)
 {
     struct shared *s = shared_rest();
@@ -252,12 +253,11 @@ DEVICE void stream_deliver(const struct weft__token_args *args, struct delivery 
     for (int32_t u = share[0]; u < share[1]; u++) {
         const int32_t row = u * 32 + lane;
         const float weight = norm ? __ldg(norm + row) + args->norm_plus : 1.0f;
-        const float out =
-            sums_take(d, kind, lane, to_row < 0, second) + s->residual[u - share[0]][lane];
+        const float out = sums_take(d, kind, lane, last, second) + s->residual[u - share[0]][lane];
         s->residual[u - share[0]][lane] = out;
-        if (to_row < 0)
+        if (last)
             args->result[row] = out;
-        else
+        if (WEFT_LOGITS || !last)
             unit_send<true>(args, to_row, u, lane, out, weight, turn);
     }
 }
@@ -311,11 +311,10 @@ DEVICE void residual_take(const struct weft__token_args *args, int32_t lane)
     __syncwarp();
 }
 
-DEVICE void deliver_all(const struct weft__token_args *args, int32_t own_lane)
+DEVICE void deliver_all(const struct weft__token_args *args, struct delivery *d, int32_t own_lane)
 {
     struct shared *s = shared_rest();
     const int32_t layers = args->num_layers;
-    struct delivery d = {0, 0};
 #pragma unroll 1
     for (int32_t l = 0; l < layers; l++) {
         const int32_t lane = computed_here(own_lane); // what follows from it is not kept
@@ -325,20 +324,20 @@ DEVICE void deliver_all(const struct weft__token_args *args, int32_t own_lane)
             text_wait();
         const uint32_t turn = s->launch * layers + l + 1;
         if (WEFT_BEGINS || l > 0)
-            heads_deliver(args, &d, l, turn, 0, lane);
+            heads_deliver(args, d, l, turn, 0, lane);
         if (l == 0)
             residual_take(args, lane);
-        d.seq += s->attends ? s->place.left : 0;
+        d->seq += s->attends ? s->place.left : 0;
         pieces_merge(args, turn, lane);
         const float *const up_norm = args->layers[l].up_norm; // pointers are not kept before
         part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
-        stream_deliver(args, &d, O, false, up_norm, WEFT__TOKEN_ROW_up, turn, lane);
+        stream_deliver(args, d, O, false, up_norm, WEFT__TOKEN_ROW_up, false, turn, lane);
         part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
-        gated_deliver(args, &d, turn, lane);
+        gated_deliver(args, d, turn, lane);
         const float *const next_norm = args->layers[l].next_norm;
         part_sync<MULTIPLYING + DELIVERING>(ROW_IS_THERE);
-        stream_deliver(args, &d, DOWN, is_second(args, DOWN, computed_here(l)), next_norm,
-                       l + 1 < layers ? WEFT__TOKEN_ROW_qkv : -1, turn + 1, lane);
+        stream_deliver(args, d, DOWN, is_second(args, DOWN, computed_here(l)), next_norm,
+                       WEFT__TOKEN_ROW_qkv, l + 1 == layers, turn + 1, lane);
     }
 }
 

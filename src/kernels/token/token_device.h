@@ -67,8 +67,11 @@ struct __attribute__((aligned(64))) weft__token_args {
     uint64_t *heads;     // [rows of Q, K and V] words
     uint64_t *pieces; // [KV heads][splits][32 columns of a query head][largest, sum, columns] words
     uint64_t *halves; // [rows of gate / 16][16] words
-    const void *first_x;          // rounded, of the first layer's Q, K, V (WEFT_BEGINS)
-    void *rows[WEFT__TOKEN_ROWS]; // of words of three, or of numbers; of heads NULL
+    const void *first_x; // rounded, of the first layer's Q, K, V (WEFT_BEGINS)
+    const void *output;  // the matrix of logits (WEFT_LOGITS), packed
+    float *logits;
+    uint64_t *best; // of each SM's logits, for the choice behind (sample_device.h); or NULL
+    void *rows[WEFT__TOKEN_ROWS];                // of words of three, or of numbers; of heads NULL
     uint32_t second_v[WEFT__TOKEN_SECOND_WORDS], // layers whose V, and down, have the second format
         second_down[WEFT__TOKEN_SECOND_WORDS];
     int32_t num_layers;

@@ -2,7 +2,7 @@
 // A whole token as one launch (token.cu): which launches of a program it can take the place of.
 //
 // Contract: what the launches wrote that anybody reads behind them is written with the same bits: keys and
-// values in the cache, and the residual stream. The rounded rows and the queries between them are not.
+// values in the cache, the residual stream, and logits. The rounded rows and the queries between them are not.
 #ifndef WEFT_KERNELS_TOKEN_KERNEL_H
 #define WEFT_KERNELS_TOKEN_KERNEL_H
 
@@ -22,11 +22,14 @@ struct weft__token_seen {
     const struct weft__cuda_kernel *more_kernel;
     const void *more_args;
     const struct weft__linear_round_args *round; // of a launch before these that rounds X; or NULL
+    uint32_t grid_y;
 };
 
 struct weft__token_plan {
     int32_t first, count; // of the launches that it takes the place of
     bool begins; // the first Q, K, V too, but for what rounds their X: what stands before the first
+    bool ends;   // the matrix of logits too, which is the last of `count`
+    bool finds;  // and the largest logits: the first launch of the choice behind those
     struct weft__cuda_kernel kernel;
     struct weft__token_args args; // but for the layers' and the words' addresses
     struct weft__token_layer layers[WEFT__TOKEN_MOST_LAYERS];  // but for their maps,
@@ -34,6 +37,8 @@ struct weft__token_plan {
     struct weft__cuda_matrix weights[WEFT__TOKEN_MOST_LAYERS]
                                     [WEFT__TOKEN_MAPS]; // and, where weights are plain, these
     uint32_t blocks, shared_bytes;
+    int32_t rows;        // of the matrix of logits
+    bool rows_second;    // in the second format
     int64_t words_bytes; // zero before the first launch
     int32_t uneven;      // of O and down the SM with most has so many hundredths of the average
     int32_t format;      // of all matrices, or but for V and down of some layers

@@ -21,6 +21,15 @@ struct weft__token_met {
 bool weft__token_take_layers(const struct weft__token_seen *seen, int32_t count,
                              struct weft__token_met *met, struct weft__token_plan *plan);
 
+// Takes the matrix of logits that stands behind the layers, if it is one that the kernel has, of so many columns, in the format of the
+// layers or in their second one: plan->ends, plan->count.
+void weft__token_take_logits(const struct weft__token_seen *seen, int32_t cols, int32_t second,
+                             struct weft__token_plan *plan);
+
+// The choice of a token of those logits: its first launch, which finds the largest ones (plan->finds).
+void weft__token_take_choice(const struct weft__token_seen *seen,
+                             const struct weft__cuda_limits *limits, struct weft__token_plan *plan);
+
 // A function constant of a kernel by its name; 0: it has none.
 int32_t weft__token_constant(const struct weft__cuda_kernel *kernel, const char *name);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "src/kernels/linear/linear_device.h"
+#include "src/kernels/sample/sample_device.h"
 
 enum { LAYER = WEFT__TOKEN_LAUNCHES, MOST_QKV_TILES = 16 };
 _Static_assert(WEFT__TOKEN_MOST_LAYERS <= 32 * WEFT__TOKEN_SECOND_WORDS, "a bit a layer");
@@ -365,4 +366,46 @@ bool weft__token_take_layers(const struct weft__token_seen *seen, int32_t count,
     if (plan->first > 0)
         take_first(first - 1, met, plan);
     return true;
+}
+
+void weft__token_take_logits(const struct weft__token_seen *seen, int32_t cols, int32_t second,
+                             struct weft__token_plan *plan)
+{
+    struct weft__token_args *own = &plan->args;
+    if (!rounds_stream(seen, own->result) || !plain_matrix(seen, 1, plan))
+        return;
+    const struct weft__linear_device_args *args = seen->args;
+    const struct weft__cuda_kernel *o = seen[1 - plan->count].kernel;
+    const int32_t format = weft__token_constant(seen->kernel, "WEFT_FORMAT");
+    if (weft__token_constant(seen->kernel, "WEFT_SCALE_DTYPE") !=
+            weft__token_constant(o, "WEFT_SCALE_DTYPE") ||
+        weft__token_constant(seen->kernel, "WEFT_GATE") ||
+        weft__token_constant(seen->kernel, "WEFT_ROUND") || !weft__token_adds_even(seen->kernel) ||
+        !args->norm || args->residual || args->cols != cols || args->norm_eps != own->qkv_eps ||
+        seen->round->weight_plus != own->norm_plus ||
+        args->cols / WEFT__LINEAR_TILE_COLS > MOST_QKV_TILES)
+        return;
+    if (format != plan->format && (format != second || second == 0))
+        return;
+    plan->layers[own->num_layers - 1].next_norm = seen->round->weight;
+    own->output = args->part[0].weight;
+    own->logits = args->part[0].y;
+    plan->rows_second = format != plan->format;
+    plan->ends = true;
+    plan->count++;
+    plan->rows = args->part[0].rows;
+}
+
+void weft__token_take_choice(const struct weft__token_seen *seen,
+                             const struct weft__cuda_limits *limits, struct weft__token_plan *plan)
+{
+    if (!is(seen, "weft_sample_best") ||
+        weft__token_constant(seen->kernel, "X_DTYPE") != WEFT_F32 || seen->grid_y != 1 ||
+        limits->num_sms > WEFT__SAMPLE_PARTS)
+        return;
+    const struct weft__sample_device_args *args = seen->args;
+    if (args->logits != plan->args.logits || args->vocab != plan->rows)
+        return;
+    plan->args.best = args->best;
+    plan->finds = true;
 }

@@ -193,6 +193,12 @@ DEVICE void units_multiply(int32_t kind, enum form form, int32_t units, bool fix
 #pragma unroll 1
     for (int32_t u = 0; u < units; u++, at -= w.slots) {
         float sum[2][2] = {};
+        if (WEFT_LOGITS && kind == QKV && units == DRAWN) {
+            if (!ahead)
+                slot_wait_turn(turn);
+            if (logits_end(u))
+                break;
+        }
 #pragma unroll 1
         for (; at < w.slots; at += TEAMS) {
             if (!ahead)
@@ -278,11 +284,11 @@ DEVICE bool second_take_first(const struct weft__token_args *args, int32_t step,
 
 // Units of the second format of a matrix whose others have been multiplied: a tile of a slot each warp. `ahead`: the team's first has been
 // taken. The next is taken, where it has come, before scales meet the products of this one.
-DEVICE void second_multiply(int32_t kind, bool last, bool ahead, uint4 held[2][4], int32_t warp,
-                            int32_t lane)
+DEVICE void second_multiply(int32_t kind, int32_t units, bool last, bool ahead, uint4 held[2][4],
+                            int32_t warp, int32_t lane)
 {
     const struct second_work w = second_work_of(kind, last);
-    const int32_t half = warp % TEAM_WARPS, units = second_units(kind, true);
+    const int32_t half = warp % TEAM_WARPS;
     const uint8_t *row = shared_row(kind);
     const uint2 walked = walked_of(warp);
     struct turn_of_sums sums = sums_carried(walked.y);
@@ -296,6 +302,8 @@ DEVICE void second_multiply(int32_t kind, bool last, bool ahead, uint4 held[2][4
 #pragma unroll 1
     for (int32_t u = 0; u < units; u++, at -= w.slots) {
         float sum[2][2] = {};
+        if (WEFT_LOGITS && units == DRAWN && logits_end(u)) // the team's next slot has come
+            break;
 #pragma unroll 1
         for (; at < w.slots; at += TEAMS) {
             const bool below = second_below(&w, at);
@@ -329,10 +337,10 @@ DEVICE void second_multiply(int32_t kind, bool last, bool ahead, uint4 held[2][4
 #else
 
 // Units of the second format of a matrix whose others have been multiplied: a tile of a slot each warp.
-DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
+DEVICE void second_multiply(int32_t kind, int32_t units, bool last, int32_t warp, int32_t lane)
 {
     const struct second_work w = second_work_of(kind, last);
-    const int32_t half = warp % TEAM_WARPS, units = second_units(kind, true);
+    const int32_t half = warp % TEAM_WARPS;
     const uint8_t *row = shared_row(kind);
     const uint2 walked = walked_of(warp);
     struct turn_of_sums sums = sums_carried(walked.y);
@@ -341,6 +349,11 @@ DEVICE void second_multiply(int32_t kind, bool last, int32_t warp, int32_t lane)
 #pragma unroll 1
     for (int32_t u = 0; u < units; u++, at -= w.slots) {
         float sum[2][2] = {};
+        if (WEFT_LOGITS && units == DRAWN) {
+            slot_wait_turn(turn);
+            if (logits_end(u))
+                break;
+        }
 #pragma unroll 1
         for (; at < w.slots; at += TEAMS) {
             const bool below = second_below(&w, at);
@@ -381,8 +394,9 @@ DEVICE struct plan plan_make(const struct weft__token_args *args, int32_t step, 
     const int32_t kind = step & 3, layer = step >> 2;
     struct plan p;
     p.walked = walked_of(warp);
-    p.second = is_second(args, kind, layer);
-    p.units = units_of_block(kind) - second_units(kind, p.second);
+    p.second = is_logits(args, layer) ? WEFT_LOGITS_SECOND : is_second(args, kind, layer);
+    p.units = is_logits(args, layer) ? (WEFT_LOGITS_SECOND ? 0 : DRAWN)
+                                     : units_of_block(kind) - second_units(kind, p.second);
     p.next = next_of_team(p.walked.x, warp);
     p.slot = turn_of(p.walked.x + p.next);
     p.ahead = HOLDS && p.next < p.units * work_of(kind).slots;
@@ -448,21 +462,22 @@ DEVICE void matrix_multiply(const struct weft__token_args *args, int32_t step, u
 #if SECOND_HOLDS
     if (second) {
         const int32_t now = computed_here(step); // not kept either
-        second_multiply(now & 3, now >> 2 == args->num_layers - 1, second_ahead, tiles.codes, warp,
-                        lane);
+        second_multiply(now & 3, is_logits(args, now >> 2) ? DRAWN : second_units(now & 3, true),
+                        now >> 2 == args->num_layers - 1, second_ahead, tiles.codes, warp, lane);
     }
 #endif
 }
 
 #endif
 
-// In steps of one matrix, four a layer, of the first perhaps without Q, K and V.
+// In steps of one matrix, four a layer, of the first perhaps without Q, K and V; and the matrix of logits.
 DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, int32_t own_lane)
 {
     const struct shared *s = shared_rest();
     walked_set(own_warp, make_uint2(0, 0));
 #pragma unroll 1
-    for (int32_t step = WEFT_BEGINS ? QKV : O; step < 4 * args->num_layers; step++) {
+    for (int32_t step = WEFT_BEGINS ? QKV : O; step < 4 * args->num_layers + (WEFT_LOGITS > 0);
+         step++) {
         if (step == O)
             text_wait();
         const int32_t kind = step & 3, l = step >> 2;
@@ -475,11 +490,18 @@ DEVICE void multiply_all(const struct weft__token_args *args, int32_t own_warp, 
         }
         matrix_multiply(args, step, turn, warp, lane);
 #if WEFT_SECOND && !SECOND_HOLDS
-        if (is_second(args, computed_here(step) & 3, step >> 2))
-            second_multiply(step & 3, step >> 2 == args->num_layers - 1, computed_here(own_warp),
+        const bool logits = is_logits(args, step >> 2);
+        if (logits ? WEFT_LOGITS_SECOND : is_second(args, computed_here(step) & 3, step >> 2))
+            second_multiply(step & 3, logits ? DRAWN : second_units(step & 3, true),
+                            step >> 2 == args->num_layers - 1, computed_here(own_warp),
                             computed_here(own_lane));
 #endif
     }
+#if WEFT_LOGITS
+    const float none[2][2] = {}; // for who delivers, who looks no further
+    struct turn_of_sums sums = sums_carried(walked_of(computed_here(own_warp)).y);
+    sums_leave(&sums, none, computed_here(own_warp), computed_here(own_lane));
+#endif
 }
 
 #endif

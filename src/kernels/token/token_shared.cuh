@@ -5,7 +5,8 @@
 // attention_token.cu, WEFT_TOKEN_GATE (as WEFT_GATE of linear_stream.cuh), WEFT_EVEN: which matrices' partial sums are added up
 // as even ones and odd ones (bits of enum kind; as the launches do that are replaced, linear_stream.cuh), WEFT_EIGHTS: which
 // matrices have chains of eight tiles' columns, not sixteen (down in the second format; bits of enum kind), WEFT_SECOND: the format of V and of down
-// in some layers (token_second.cuh), or 0, WEFT_BEGINS: the first layer's Q, K and V are made here, of an X that a launch before has rounded.
+// in some layers (token_second.cuh), or 0, WEFT_BEGINS: the first layer's Q, K and V are made here, of an X that a launch before has rounded,
+// WEFT_LOGITS: rows of the matrix of logits, or 0 (token_logits.cuh), WEFT_LOGITS_SECOND: it has the second format.
 #ifndef WEFT_KERNELS_TOKEN_SHARED_CUH
 #define WEFT_KERNELS_TOKEN_SHARED_CUH
 
@@ -41,7 +42,8 @@ enum {
     FLIGHT = WEFT__TOKEN_FLIGHT(SLOT, PLAIN),
     Q_K_UNITS = (ATTENDED + WEFT_KV_HEADS * WEFT_HEAD_DIM) / 16,
     V_UNITS = WEFT_KV_HEADS * WEFT_HEAD_DIM / 16,
-    PLACES = 3, // of sums that are not delivered yet
+    PLACES = 3,      // of sums that are not delivered yet
+    MOST_DRAWN = 32, // units that are asked for and not delivered yet, at most
     UNIT_WORDS = WEFT__TOKEN_UNIT_BYTES / 16,
 
     LONGEST_X = ATTENDED > WIDE ? ATTENDED : WIDE,
@@ -69,8 +71,10 @@ struct shared {
     uint32_t launch;                    // its number
     uint2 walked
         [MULTIPLIERS]; // of a warp that multiplies: slots before its next matrix, and where its sums go
-    uint64_t plan[MULTIPLIERS];         // of the matrix that is multiplied next
-    uint32_t again;                     // the turn of sums that were not finite
+    uint64_t plan[MULTIPLIERS]; // of the matrix that is multiplied next
+    uint32_t again;             // the turn of sums that were not finite
+    int32_t drawn[MOST_DRAWN],
+        ends; // units of logits that the SM has taken; how many, once that is known
     int32_t share[WEFT__TOKEN_ROWS][2]; // of units
     uint64_t full[DEPTH], empty[DEPTH], summed[PLACES], taken[PLACES], begun;
 };
@@ -212,6 +216,21 @@ DEVICE int32_t second_units(int32_t kind, bool second)
     return !second ? 0 : kind == QKV ? v_units_of_block() : share[1] - share[0];
 }
 
+// Is that the layer behind the last: the matrix of logits (token_logits.cuh)? It is multiplied as if it were Q, K and V of a further one,
+// but for its units, which are drawn.
+DEVICE bool is_logits(const struct weft__token_args *args, int32_t layer)
+{
+    return WEFT_LOGITS && layer == args->num_layers;
+}
+
+enum { DRAWN = 0xffff }; // in the place of a number of units
+
+// Is there no unit `u` of logits? Known to who has waited for a slot of it, or for one behind it.
+DEVICE bool logits_end(int32_t u)
+{
+    return u >= *(const volatile int32_t *)&shared_rest()->ends;
+}
+
 // What the launches before have left is there, and what the block knows of the text.
 DEVICE void text_wait()
 {
@@ -307,11 +326,14 @@ DEVICE void unit_place(uint8_t *to, int32_t cols, int32_t unit, const uint32_t w
 
 #endif
 
-// How often a row has been handed over, this time included: of the first layer X of Q, K and V is not, nor what they are made elsewhere.
+// How often a row has been handed over, this time included: of the first layer X of Q, K and V is not (but that of logits is, behind the
+// last), nor what they are made elsewhere.
 DEVICE uint32_t uses_of(int32_t row, uint32_t turn)
 {
     const bool less = row == WEFT__TOKEN_ROW_qkv || (!WEFT_BEGINS && row == WEFT__TOKEN_ROW_heads);
     // read again: nobody keeps it in a register for this
+    if (WEFT_LOGITS && row == WEFT__TOKEN_ROW_qkv)
+        return turn - 1;
     return less ? turn - 1 - *(const volatile uint32_t *)&shared_rest()->launch : turn;
 }
 
