@@ -68,8 +68,9 @@ COMPOSED = {"src/kernels/kv/": ("src/kernels/rope/",),
                                      "src/kernels/linear/linear_experts_cuda", "src/kernels/linear/linear_pack_cuda.h",
                                      "src/kernels/linear/linear_rounding.cuh",
                                      "src/kernels/linear/linear_rows.cuh"),
+            # all that a token is made of, its choice included
+            "src/kernels/token/": ("src/kernels/attention/", "src/kernels/linear/", "src/kernels/sample/"),
             # rotates new keys and queries, rounds its results
-            "src/kernels/token/": ("src/kernels/attention/", "src/kernels/linear/"),
             "src/kernels/attention/": ("src/kernels/rope/", "src/kernels/linear/linear_device.h",
                                        "src/kernels/linear/linear_rounding.cuh")}
 

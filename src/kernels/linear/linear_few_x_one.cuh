@@ -91,4 +91,14 @@ DEVICE void x_take(const struct stream *s, const struct weft__linear_device_args
     }
 }
 
+// X, where the next launch's blocks may start once it has been asked for.
+DEVICE void x_load_alone(const struct stream *s, const struct weft__linear_device_args *args,
+                         const struct x_own *own)
+{
+    float4 v[X_AT_ONCE][2];
+    x_ask(s, args, own, warp_of_thread(), v);
+    let_next_start();
+    x_take(s, args, own, v);
+}
+
 #endif

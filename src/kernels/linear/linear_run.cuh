@@ -17,6 +17,12 @@ enum { BLOCKS_AT_ONCE = WEFT_EXPERTS || ONE_ROUNDED ? 1 : GROUP_STEPS };
 
 // Blocks that lie beside those of the launch before (WEFT_ROUND_X 2) start when these have asked for X, which nothing delays so, and ask for all
 // of their ring while these multiply.
+#ifdef X_OWN
+enum { NEXT_STARTS_EARLY = 0 };
+#else
+enum { NEXT_STARTS_EARLY = 1 };
+#endif
+
 // Else a row of X comes behind what the SM has asked for, so a slot of the ring is asked for after it, or behind its first loads; not
 // where rows are so long that the ring is what a launch waits for.
 #if defined X_WAITS || defined X_BETWEEN
@@ -44,9 +50,8 @@ DEVICE void settle(float total[ACCUMULATORS], float part[ACCUMULATORS])
 DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_tiles)
 {
     struct stream s;
-#ifndef X_OWN
-    let_next_start();
-#endif
+    if (NEXT_STARTS_EARLY)
+        let_next_start();
 #if WEFT_EXPERTS
     wait_for_previous(); // whose weights, is said by launches before
     if (!stream_share(&s, &args->experts))
@@ -81,10 +86,7 @@ DEVICE void stream_run(const struct weft__linear_device_args *args, int32_t row_
         stream_ask(&s, args, i);
     x_take(&s, args, piece);
 #elif defined X_OWN
-    float4 of_x[X_AT_ONCE][2];
-    x_ask(&s, args, &own, warp_of_thread(), of_x);
-    let_next_start();
-    x_take(&s, args, &own, of_x);
+    x_load_alone(&s, args, &own);
 #else
     x_load(&s, args);
 #endif
