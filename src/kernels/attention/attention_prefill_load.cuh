@@ -248,10 +248,8 @@ DEVICE void boxes_ask(const struct weft__attention_device_args *args, const stru
                       int32_t kv_head, const unsigned char *map, int32_t page, int32_t key0,
                       uint32_t to, uint32_t barrier)
 {
-    if (own->lane == 0 && own->warp == 0)
-        barrier_expect(barrier, TILE_BYTES);
-    else
-        barrier_arrive(barrier);
+    // no branch: with one, heads of 256 spill
+    barrier_expect(barrier, own->lane == 0 && own->warp == 0 ? TILE_BYTES : 0);
     __syncwarp();
     if (own->warp > 0 || own->lane >= BOXES)
         return;
@@ -264,10 +262,7 @@ DEVICE void many_boxes_ask(const struct loader *own, int32_t kv_head, const unsi
                            int32_t page, int32_t key0, uint32_t to, uint32_t barrier)
 {
     const int32_t count = boxes_of_many(own);
-    if (own->lane == 0 && count > 0)
-        barrier_expect(barrier, (uint32_t)(count * BOX_ROWS * 128));
-    else
-        barrier_arrive(barrier);
+    barrier_expect(barrier, own->lane == 0 ? (uint32_t)(count * BOX_ROWS * 128) : 0);
     __syncwarp();
     if (own->lane >= count)
         return;
