@@ -32,20 +32,12 @@ static inline int32_t weft__linear_sent_team(const struct weft__linear_matter *m
     return best;
 }
 
-// The shape with `split` blocks a cluster, if they have room for X beside rings of two slots or more.
-static inline bool weft__linear_sent_shape(const struct weft__linear_matter *m, int32_t columns,
-                                           int32_t split, bool as_numbers,
+// Rings of as many slots as have room beside X, four to two, and teams.
+static inline bool weft__linear_sent_rings(const struct weft__linear_matter *m,
                                            const struct weft__cuda_limits *limits,
                                            struct weft__linear_shape *shape)
 {
-    for (int32_t stages = 4; stages >= 2; stages--) {
-        *shape = (struct weft__linear_shape){.columns = columns,
-                                             .warps = 16,
-                                             .stages = stages,
-                                             .split = split,
-                                             .blocks = 1,
-                                             .sent = true,
-                                             .as_numbers = as_numbers};
+    for (shape->stages = 4; shape->stages >= 2; shape->stages--) {
         shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
         if (!weft__linear_fits(m, shape, limits))
             continue;
@@ -53,6 +45,21 @@ static inline bool weft__linear_sent_shape(const struct weft__linear_matter *m, 
         return true;
     }
     return false;
+}
+
+// The shape with `split` blocks a cluster, if they have room.
+static inline bool weft__linear_sent_shape(const struct weft__linear_matter *m, int32_t columns,
+                                           int32_t split, bool as_numbers,
+                                           const struct weft__cuda_limits *limits,
+                                           struct weft__linear_shape *shape)
+{
+    *shape = (struct weft__linear_shape){.columns = columns,
+                                         .warps = 16,
+                                         .split = split,
+                                         .blocks = 1,
+                                         .sent = true,
+                                         .as_numbers = as_numbers};
+    return weft__linear_sent_rings(m, limits, shape);
 }
 
 // Several rows of X by plain numbers of 16 bits, the columns divided among a cluster (linear_numbers_some.cu), of as few blocks as have room. Eight rows of X
@@ -145,21 +152,9 @@ static inline bool weft__linear_choose_sent_one(const struct weft__linear_matter
         m->grid_bytes || weft__linear_few_bits(m) || m->form != WEFT__LINEAR_FORM_best ||
         weft__linear_tier(limits)->sm < 90)
         return false;
-    for (int32_t stages = 4; stages >= 2; stages--) {
-        *shape = (struct weft__linear_shape){.columns = 1,
-                                             .warps = WARPS,
-                                             .stages = stages,
-                                             .split = SPLIT,
-                                             .blocks = 1,
-                                             .rounds_x = true,
-                                             .sent = true};
-        shape->shared_bytes = (int32_t)weft__linear_shared_bytes(m, shape);
-        if (!weft__linear_fits(m, shape, limits))
-            continue;
-        shape->team = weft__linear_sent_team(m, shape, limits);
-        return true;
-    }
-    return false;
+    *shape = (struct weft__linear_shape){
+        .columns = 1, .warps = WARPS, .split = SPLIT, .blocks = 1, .rounds_x = true, .sent = true};
+    return weft__linear_sent_rings(m, limits, shape);
 }
 
 #endif
