@@ -3,6 +3,8 @@
 #ifndef WEFT_KERNELS_LINEAR_FEW_SENT_ONE_CUH
 #define WEFT_KERNELS_LINEAR_FEW_SENT_ONE_CUH
 
+#include "src/kernels/linear/linear_few_one.cuh"
+#include "src/kernels/linear/linear_few_places.cuh"
 #include "src/kernels/linear/linear_few_x_one.cuh"
 
 #define SUM_FACTOR 1.0f
