@@ -49,15 +49,17 @@ DEVICE void tile_log2(const struct weft__attention_device_args *args, const stru
                       float score[KEYS / 8][4])
 {
 #pragma unroll
-    for (int32_t half = 0; half < 2 * FACTORS; half++)
+    for (int32_t half = 0; half < 2; half++) {
+        const float factor = FACTORS ? shared_factors()[row0 + lane / 4 + 8 * half] : 1.0f;
 #pragma unroll
         for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
             for (int32_t i = 2 * half; i < 2 * half + 2; i++)
-                score[t][i] *= shared_factors()[row0 + lane / 4 + 8 * half];
+                score[t][i] *= factor;
+    }
     scores_cap<KEYS / 8, 4>(args, score);
 #pragma unroll
-    for (int32_t half = 0; half < 2 * WEFT_ALIBI; half++) {
+    for (int32_t half = 0; WEFT_ALIBI && half < 2; half++) {
         const int32_t at = row0 + lane / 4 + 8 * half;
         const struct row row = row_at(args, work->rows, min(at, work->rows.count - 1));
         const float slope = slope_of(args, row.head);

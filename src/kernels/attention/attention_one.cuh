@@ -26,10 +26,10 @@ DEVICE void tile_log2(const struct weft__attention_device_args *args, const stru
 {
     const bool whole = key0 >= at->seq.first_key && key0 + KEYS <= at->seq.end_key;
 #pragma unroll
-    for (int32_t t = 0; t < KEYS / 8 * FACTORS; t++)
+    for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
         for (int32_t i = 0; i < 2 * STATE_EIGHTS; i++)
-            score[t][i] *= shared_factors()[lane / 4 + i / 2 * 8];
+            score[t][i] *= FACTORS ? shared_factors()[lane / 4 + i / 2 * 8] : 1.0f;
     scores_cap<KEYS / 8, 2 * STATE_EIGHTS>(args, score);
     if (whole)
         return;

@@ -167,7 +167,7 @@ DEVICE void biased_rows(const struct weft__attention_device_args *args, const st
                         int32_t warp, int32_t lane, struct biased biased[WEFT_M][2])
 {
 #pragma unroll
-    for (int32_t m = 0; m < WEFT_M * WEFT_ALIBI; m++)
+    for (int32_t m = 0; WEFT_ALIBI && m < WEFT_M; m++)
 #pragma unroll
         for (int32_t half = 0; half < 2; half++) {
             const int32_t at = warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half;
@@ -207,7 +207,7 @@ DEVICE void tile_prepare(const struct weft__attention_device_args *args,
             const int32_t at = warp * WARP_ROWS + 16 * m + lane / 4 + 8 * half;
             const float factor = !SCORES_PREPARED ? -1.0f : FACTORS ? shared_factors()[at] : 1.0f;
 #pragma unroll
-            for (int32_t t = 0; t < KEYS / 8 * (!SCORES_PREPARED || FACTORS); t++)
+            for (int32_t t = 0; t < KEYS / 8; t++)
 #pragma unroll
                 for (int32_t i = 2 * half; i < 2 * half + 2; i++)
                     score[m][t][i] *= factor;
