@@ -27,6 +27,8 @@ static const shape shapes[] = {
     {"smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 100000},
     {"emulated-dense", "llama", 3, 512, 768, 8, 1, 64, 512, 4096, 10000}, // of the tests
     {"emulated-wide", "llama", 4, 2304, 2304, 8, 1, 64, 512, 4096, 10000},
+    // X of logits is rounded by a launch
+    {"emulated-logits", "llama", 2, 1792, 512, 8, 1, 64, 512, 4096, 10000},
     {"emulated-long", "llama", 2, 512, 3072, 8, 1, 64, 512, 4096,
      10000}, // three times 1024 columns
     {"emulated-heads", "llama", 2, 512, 2304, 32, 4, 64, 512, 32768,

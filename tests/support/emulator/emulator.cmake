@@ -85,11 +85,12 @@ endif()
 if(TARGET weft_engine)
   # a minute each; tests/gpu.sh has all formats
   weft_add_emulated(token_q4_0 test_cuda_emulated_token q4_0)
+  weft_add_emulated(token_logits test_cuda_emulated_token q4_k emulated-logits)
   weft_add_emulated(token_q8_0 LONG test_cuda_emulated_token q8_0)
   weft_add_emulated(token_q4_k_m LONG test_cuda_emulated_token q4_k_m emulated-wide)
   weft_add_emulated(token_bf16 test_cuda_emulated_token bf16 emulated-long)
   weft_add_emulated(token_f16 LONG test_cuda_emulated_token f16 emulated-wide)
-  foreach(format q4_0 q8_0 q4_k_m bf16 f16)
+  foreach(format q4_0 logits q8_0 q4_k_m bf16 f16)
     # all blocks of the launch run at the same time: few, among whom work divides unevenly
     set_property(TEST emulated_token_${format} APPEND PROPERTY ENVIRONMENT STANDIN_SMS=9)
   endforeach()
